@@ -94,7 +94,7 @@ def build_app(
 
 @cache
 def _describe(version: str, *, whole: bool) -> bytes:
-    """Return the OpenAPI document, as JSON: of all routes if `whole`, else of those under /v0."""
+    """Return the OpenAPI document as JSON: for all routes if `whole`, else for the routes under /v0."""
     title = "API of a routerd-eventd node" if whole else "Topics of a routerd-eventd node"
     routes = [route for route in ROUTES if whole or route.surface is TOPICS]
     return msgspec.json.encode(describe(routes, title, version))

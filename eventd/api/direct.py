@@ -1,6 +1,7 @@
-"""Runs the API in this process, without a connection: with the checks and the record that requests over HTTP pass.
+"""Runs the API in this process, without a connection, with the same checks and the same record of actions as requests
+over HTTP.
 
-Streams and what waits for a client need a connection: they are not run here.
+Streams, and operations that wait for a client, need a connection and cannot be run here.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from eventd.api.topics.calls import V0
 from eventd.errors import TooLarge
 
 _ROOMS: Final = ("topics.topics:", "topics.records:", "topics.routers:", "topics.queues:")
-"""Where the handlers of /v0 are that need no connection."""
+"""The modules whose handlers of /v0 need no connection."""
 _NO_REQUEST: Final[Any] = SimpleNamespace(headers=MappingProxyType({}))
 _NAMES: Final = re.compile(r"{(\w+)}")
 
@@ -43,8 +44,9 @@ _NAMES: Final = re.compile(r"{(\w+)}")
 class DirectCaller(NamedTuple):
     """Who calls: the permissions, the name in the record of actions, and the id of the request.
 
-    `once`: the key of a request that may be repeated (see `ActionRecorder.perform_once`); empty without one. `counted`:
-    its requests count for the limits of its key; not those that are made for several callers at once.
+    `once`: the key of a request that may be repeated (see `ActionRecorder.perform_once`); empty without one.
+    `counted`: its requests count for the limits of its key, which they do not if they are made on behalf of several
+    callers.
     """
 
     key: ApiKey
@@ -111,7 +113,7 @@ async def run_operation(
 async def find_answer(recorder: ActionRecorder, by: DirectCaller, operation: str, params: Mapping[str, Any]) -> Any:
     """Return the answer that an operation gave to the same caller's request with the same key; None if it was not run.
 
-    Raises the error that it gave, and `Conflict` if its answer was not kept or is not there yet.
+    If the answer was an error, raises it. Raises `Conflict` if the answer was not kept or does not exist yet.
     """
     route = OPERATIONS[operation]
     model = load(route).params
@@ -123,7 +125,7 @@ async def find_answer(recorder: ActionRecorder, by: DirectCaller, operation: str
 async def find_topic_answer(
     v0: V0, recorder: ActionRecorder, by: DirectCaller, found: FoundRoute, query: str, content: bytes
 ) -> Any:
-    """Return the answer of a route of /v0, as `find_answer` does that of an operation."""
+    """Return the answer of a route of /v0, like `find_answer` for an operation."""
     route, names = found
     if not (route.recorded or route.keyed):
         return None

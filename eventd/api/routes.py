@@ -20,7 +20,7 @@ from eventd.api.topic_routes import TOPIC_ROUTES
 
 _PARAMS: Final = BodyLimits(1 << 20, values=20_000)
 RESOURCES: Final = BodyLimits(16 << 20, values=10_000)
-"""For files of resources: each file is one value, its text."""
+"""The limits of bodies that contain resource files: few values, because the text of each file is a single value."""
 EVENTS: Final = BodyLimits(64 << 20, values=500_000)
 
 _GROUP = "/groups/{group}"
@@ -429,5 +429,5 @@ EXCHANGE: Final = Route(
     BodyLimits(32 << 10),
     refusals=(401, 403),
 )
-"""It needs no key: the token is one."""
+"""The route that exchanges tokens. It needs no key, because the exchanged token proves the caller."""
 ROUTES: Final = (*TOPIC_ROUTES, *OPERATIONS.values(), *SYSTEM, EXCHANGE)

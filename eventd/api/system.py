@@ -93,7 +93,7 @@ def in_lines(name: str, checks: Mapping[str, str], *, passed: bool) -> web.Respo
 
 
 async def show_health(call: SystemCall[ProbeQuery, None]) -> Annotated[web.Response, Health]:
-    """GET /healthz: version and uptime. It proves that the event loop turns, and nothing else."""
+    """GET /healthz: version and uptime. It proves only that the event loop runs."""
     if call.query.in_lines:
         return in_lines("healthz", {"loop": "ok"}, passed=True)
     return success(_health(call.context))

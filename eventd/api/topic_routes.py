@@ -12,7 +12,8 @@ from eventd.api.keys.scopes import Scope
 
 _BODY: Final = BodyLimits(256 << 10)
 _WAITING: Final = BodyLimits(64 << 10)
-"""For a request that may wait: its body is too small to count towards the memory for all bodies."""
+"""The body limit of requests that may wait: so small that the body does not count towards the memory for all
+bodies."""
 _RECORDS: Final = BodyLimits(64 << 20)
 
 _TOPIC = "/v0/topics/{topic}"

@@ -57,7 +57,7 @@ class _Totals(msgspec.Struct):
 
 
 class _Report(msgspec.Struct):
-    """What the list shows of `report.json`; the rest is skipped."""
+    """The members of `report.json` that the list shows; the others are skipped."""
 
     made_at: str
     verdict: Literal["complete", "incomplete", "unproven", ""]
@@ -69,7 +69,11 @@ class _Report(msgspec.Struct):
 
 
 class _Place(NamedTuple):
-    """A report by its folder. `at`: when its `report.json` was written (ns). All of these tell it from a later one."""
+    """A report by its folder.
+
+    `at`: when its `report.json` was written (ns). Together, these members distinguish it from a later report in the
+    same folder.
+    """
 
     at: int
     name: str
@@ -160,7 +164,7 @@ def _describe(folder: Path, place: _Place) -> dict[str, Any]:
 
 @lru_cache(maxsize=1000)
 def _examine(folder: Path, place: _Place) -> dict[str, Any]:
-    """Return the row of a report that can be read. Raises OSError and `NotRegular`, which are not remembered."""
+    """Return the row of a report that can be read. Raises OSError and `NotRegular`; these failures are not cached."""
     try:
         report = msgspec.json.decode(_read(folder, place.name, _JSON), type=_Report)
         return {"name": place.name, **_show(report), "problem": ""}
@@ -172,7 +176,7 @@ def _examine(folder: Path, place: _Place) -> dict[str, Any]:
 
 
 def _show(report: _Report) -> dict[str, Any]:
-    """Return what the list shows of a report. Raises `BadEvent` for a time that is none."""
+    """Return the row of a report for the list. Raises `BadEvent` for an invalid time."""
     return {
         "verdict": report.verdict,
         "madeAt": _moment(report.made_at),
@@ -230,7 +234,10 @@ async def download_report(services: Services, params: OneAudit) -> Download:
 
 
 def _read_page(folder: Path, name: str) -> bytes:
-    """Return the page of a report; its `report.json` is written last, so without it the page may be of another run."""
+    """Return the HTML page of a report.
+
+    `report.json` must exist: it is written last, so without it the page may be from another run.
+    """
     if not os.stat(folder / name / _JSON, follow_symlinks=False).st_size:
         raise NotRegular
     return _read(folder, name, _PAGE)

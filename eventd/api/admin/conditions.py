@@ -30,9 +30,9 @@ from eventd.text.quoting import quoted
 MOST_SECONDS: Final = 30
 """How long one request waits."""
 PAUSE: Final = 0.25
-"""Seconds between two looks."""
+"""Seconds between two checks of the condition."""
 REST: Final = 3.0
-"""After a look, the waits of a process rest together for this multiple of its duration."""
+"""After each check, all waits of a process pause for this multiple of the check's duration."""
 NODE, EVENT, QUEUE = "node", "event", "queue"
 _FORM: Final = re.compile(r"(caught-up|ready|deleted)|(state|delivered)=(.+)|(generation)>(\d{1,18})")
 _CONDITIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -48,7 +48,7 @@ _CONDITIONS: Final[dict[str, tuple[str, ...]]] = {
 _OF_RESOURCES: Final = ("generation>N", "deleted")
 """The conditions of all other kinds."""
 _WITH_PEER: Final = (DeliveryState.DELIVERED, DeliveryState.IN_PATH)
-"""The states of events that the peer has."""
+"""The delivery states in which the peer has the event."""
 _turns: WeakKeyDictionary[Database, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -84,7 +84,7 @@ class Condition(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Whether the condition is met, and the state in words."""
+    """The result of a check: whether the condition is met, and the state in words."""
 
     met: bool
     state: str
@@ -96,7 +96,7 @@ Look = Callable[[], Awaitable[Standing]]
 async def wait(services: Services, params: WaitForCondition) -> dict[str, Any]:
     """Return as soon as the condition is met, the time is over, the client has left or the node stops.
 
-    Raises NotFound, also if the resource is deleted meanwhile and that is not the condition.
+    Raises NotFound, also if the resource is deleted during the wait, unless the condition is that it is deleted.
     """
     condition, clock = Condition.read(params.condition), services.clock
     what, look = await _looking(services, params, condition)
@@ -109,7 +109,8 @@ async def wait(services: Services, params: WaitForCondition) -> dict[str, Any]:
 
 
 async def _look_in_turn(services: Services, look: Look) -> Standing:
-    """Look again, one wait after the other: however many clients wait, they use a quarter of one thread."""
+    """Check again, one wait after the other, so that all waiting clients together use at most a quarter of one
+    thread."""
     turn, clock = _turns.setdefault(services.database, asyncio.Lock()), services.clock
     async with turn:
         begun = clock.monotonic()
@@ -120,7 +121,7 @@ async def _look_in_turn(services: Services, look: Look) -> Standing:
 
 
 async def _looking(services: Services, params: WaitForCondition, condition: Condition) -> tuple[str, Look]:
-    """Return what is waited for, by its kind and name, and the function that looks at it.
+    """Return the kind and name of the object that is waited for, and the function that checks its condition.
 
     Raises Invalid for a condition that the kind does not have, and NotFound for an unknown kind.
     """

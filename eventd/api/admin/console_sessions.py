@@ -49,7 +49,7 @@ async def list_sessions(services: Services, params: ListSessions) -> dict[str, A
 
 
 def _read_active(conn: Connection, now: int) -> list[SessionRow]:
-    """Return the sessions that have not ended, also with their keys, the one that began last first.
+    """Return the sessions that have not ended and whose keys are still valid, the one that began last first.
 
     The table is bounded (see `MOST_SESSIONS`), so that all of it is read.
     """
@@ -68,7 +68,7 @@ def _is_active(row: SessionRow, valid: Collection[str], now: int) -> bool:
 
 
 def _place(row: SessionRow) -> tuple[int, str]:
-    """Return the place in the list, which using the session does not change."""
+    """Return the place of a session in the list, by values that do not change when the session is used."""
     return row.created_at, _id_of(row)
 
 

@@ -1,4 +1,4 @@
-"""The settings that a node runs with, with their origins; a secret only as set or not."""
+"""The settings that a node runs with, and their origins; of a secret, only whether it is set."""
 
 from __future__ import annotations
 

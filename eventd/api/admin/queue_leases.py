@@ -1,4 +1,4 @@
-"""The jobs of a queue that cannot be claimed: leased, delayed, or given up; what an operator does about them."""
+"""Operations on the jobs of a queue that cannot be claimed now: leased and delayed jobs, and dead letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eventd.store.rows.leases import Lease, read_unfinished_leases
 MOST_RETURNED: Final = 5000
 """Maximum number of dead letters that a request returns to their queue."""
 MOST_STEPS: Final = 50
-"""Maximum number of transactions for one request: records of others may precede the dead letters."""
+"""Maximum number of transactions for one request: many records of other queues may precede the dead letters."""
 _PLACE = re.compile(r"([0-9]{1,18}):([0-9]{1,18})")
 
 

@@ -40,8 +40,8 @@ class BodyMemory:
     """The memory for the bodies of all requests of this process. `held`: the reserved bytes.
 
     A body over `LIGHT_BYTES` reserves memory when the request's head names a length, or else as it grows. If it does
-    not fit, the key with the most reserved memory loses the oldest of its bodies that are still arriving, if that key
-    holds more than the requesting one would. So withheld bodies give way.
+    not fit, the key with the most reserved memory loses the oldest of its bodies that are still arriving, if it holds
+    more than the requesting key would. So bodies whose senders withhold the rest make room.
     """
 
     def __init__(self, largest: int, memory: MemoryLimit | None = None) -> None:
@@ -103,7 +103,10 @@ class BodyMemory:
             body.bytes = 0
 
     def _find_giving(self, asking: BodyReservation, more: int) -> BodyReservation | None:
-        """Return the body that gives way to `more` bytes of the body `asking`; None if no body may be stopped."""
+        """Return the body that is stopped to make room for `more` bytes of the body `asking`.
+
+        None if no body may be stopped.
+        """
         by_key: Counter[bytes] = Counter()
         for body in self._large:
             by_key[body.key] += body.bytes
@@ -186,7 +189,10 @@ async def read_body(
 
 
 def _payload_error() -> type[Exception]:
-    """Return the server's error for a broken body. Commands load this module for its limits, without the server."""
+    """Return the class of the server's error for a broken body.
+
+    It is imported here, because commands load this module for its limits, without the server.
+    """
     from aiohttp.web import RequestPayloadError
 
     return RequestPayloadError

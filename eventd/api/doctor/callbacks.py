@@ -17,7 +17,7 @@ FAR_BEHIND = 5 * MINUTE
 """Age of the oldest waiting event, in microseconds, from which a callback is far behind."""
 LOSS_DAYS = 7
 LOSSES_SINCE = LOSS_DAYS * DAY
-"""For so many microseconds, a loss is reported: nothing undoes it."""
+"""Microseconds for which a loss is reported. It ends by time, because nothing undoes a loss."""
 _STUCK = {LinkState.BLOCKED: "callback-blocked", LinkState.FAILED: "callback-failed"}
 _CREDENTIALS = "correct the credential or the signing secret on the side that is wrong"
 _PAUSE = "none: the endpoint asks for time, and the node tries again; if it asks often, "
@@ -125,7 +125,7 @@ def _is_subscriber(status: CallbackStatus) -> bool:
 
 
 def _remedy(status: CallbackStatus, cursor: Cursor) -> str:
-    """Return what to do about the reason of a cursor."""
+    """Return the remedy for the reason of a cursor."""
     known, other = _REMEDIES, _OTHER
     if _is_subscriber(status):
         known, other = _REMEDIES_OF_SUBSCRIBERS, _OTHER_OF_SUBSCRIBERS
@@ -133,7 +133,8 @@ def _remedy(status: CallbackStatus, cursor: Cursor) -> str:
 
 
 def _resends(status: CallbackStatus) -> Iterator[Check]:
-    """Yield a check of the first resend that fails, if the callback itself does not fail for the same reason."""
+    """Yield a check about failing resends, with the reason of the first one, unless the callback itself fails for the
+    same reason."""
     own = status.cursor.reason if status.cursor is not None else ""
     failing = [one for one in status.resends if one.paused_at is None and one.reason not in ("", own)]
     if failing:

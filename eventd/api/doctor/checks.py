@@ -15,7 +15,7 @@ from eventd.text.duration import format_duration
 from eventd.text.plural import counted
 
 PENDING_WARN_SECONDS = 10
-"""How long an event may wait for a link that runs before that is a warning: a batch on its way is no problem."""
+"""Seconds that an event may wait for a running link before the check warns: a batch under way is not a problem."""
 NAMED = 3
 """Maximum number of event ids that a check names; of the others, it gives only the number."""
 

@@ -17,8 +17,8 @@ AREA = "federation"
 class Thresholds:
     """The limits of a group's checks, in whole seconds or numbers of runs.
 
-    Reported are lags of at least `lag_warn` or `lag_fail`, expiries in less than `expires_soon`, and more runs than the
-    other two.
+    Checks report lags of at least `lag_warn` or `lag_fail`, expiries in less than `expires_soon`, and more runs than
+    the other two limits.
     """
 
     lag_warn: int = LAG_WARN
@@ -49,20 +49,21 @@ class LinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """The outcome of the events that are meant for a peer; all but `expired`, `spent_letters`, some `in_path` are live.
+    """The outcome of the events that are meant for a peer.
 
-    `delivered` includes the `stale` ones, whose refresh is still pending. The backlog counts as `refused_waiting` while
-    the link is blocked or failed, else as `pending`, which always includes the events that a repair has yet to send.
-    `missing` holds the ids of events that are neither delivered nor pending; of the `unproven` events, retention may
-    have deleted the ledger row that proved the delivery. `letters` counts the dead letters that can be retried (if very
-    many, old ones are not checked), `refused_again` those of them that the peer refuses every time, and `spent_letters`
-    the dead letters that can no longer be retried. `expires_in` is the time until the first delivered, waiting or
-    retryable event expires, `pending_expires_in` until the first of the `pending` ones, and `lost_in` until the first
-    that the peer does not have: `pending`, `refused_waiting` or in `letters`. `max_lag` is the longest time from when a
-    delivered event could be sent to its acknowledgement, without repairs; None if no delivery counts. The oldest event
-    of the backlog, refreshes included, has been ready to be sent for `waiting_for`. Of the events that the link's
-    cursor has passed, the newest `looked_at` are counted, which are all of them if `in_full`; the numbers of the
-    backlog are exact only if `ahead_in_full`, and upper bounds otherwise.
+    All of these events are live, except `expired`, `spent_letters` and some `in_path` ones. `delivered` includes the
+    `stale` ones, whose refresh is still pending. The backlog counts as `refused_waiting` while the link is blocked or
+    failed, else as `pending`, which always includes the events that a repair has yet to send. `missing` holds the ids
+    of events that are neither delivered nor pending; of the `unproven` events, retention may have deleted the ledger
+    row that proved the delivery. `letters` counts the dead letters that can be retried (if very many, old ones are not
+    checked), `refused_again` those of them that the peer refuses every time, and `spent_letters` the dead letters that
+    can no longer be retried. `expires_in` is the time until the first delivered, waiting or retryable event expires,
+    `pending_expires_in` until the first of the `pending` ones, and `lost_in` until the first that the peer does not
+    have: `pending`, `refused_waiting` or in `letters`. `max_lag` is the longest time from when a delivered event could
+    be sent to its acknowledgement, without repairs; None if no delivery counts. The oldest event of the backlog,
+    refreshes included, has been ready to be sent for `waiting_for`. Of the events that the link's cursor has passed,
+    the newest `looked_at` are counted, which are all of them if `in_full`; the numbers of the backlog are exact only
+    if `ahead_in_full`, and upper bounds otherwise.
     """
 
     delivered: int = 0

@@ -23,7 +23,7 @@ ACTIONS = {
 }
 """The name of an action and whether it is safe, by the code of a check. An unsafe one needs an operator's approval."""
 HELD = ("link-blocked", "link-failed")
-"""Codes of checks of links that an operator has to fix: the action depends on the link's reason, and always needs
+"""Codes of checks about links that only an operator can fix: the action depends on the link's reason, and always needs
 approval."""
 
 

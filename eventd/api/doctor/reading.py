@@ -42,7 +42,8 @@ from federation.event import is_alive
 MOST_LETTERS = 1000
 """Maximum number of dead letters that are read for one peer, the newest ones; older ones count as retryable."""
 LETTERS = 5000
-"""The same for all peers of a group together; of each peer with dead letters, at least `FEWEST_LETTERS` are read."""
+"""Maximum number of dead letters that are read for all peers of a group together; but for each peer with dead letters,
+at least `FEWEST_LETTERS` are read."""
 FEWEST_LETTERS = 10
 PEERS_AT_ONCE = 100
 """How many peers are examined by one read of the database: their backlogs are counted together."""
@@ -54,8 +55,10 @@ MOST_ROUNDS = 12
 
 @dataclass(frozen=True, slots=True)
 class _GroupContext:
-    """The data that an examination of a group starts with. `letters`: the number of dead letters by peer, as
-    the name of its link."""
+    """The data that an examination of a group starts with.
+
+    `letters`: the number of dead letters by peer, as the name of its link.
+    """
 
     config: GroupConfig
     topic: TopicRow
@@ -112,9 +115,8 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
 
 
 async def _read_lost(services: Services, context: _GroupContext) -> tuple[list[MissingRecords], int]:
-    """Return the ranges without a stored record, of as much of the log as `MOST_ROUNDS` steps read.
-
-    The number is that of their events that have not been stored again.
+    """Return the ranges without a stored record, in the part of the log that `MOST_ROUNDS` steps read, and the number
+    of their events that have not been stored again.
     """
     lost: list[MissingRecords] = []
     before: int | None = None
@@ -258,9 +260,9 @@ class _BacklogCounts:
 
 @dataclass(frozen=True, slots=True)
 class _DeadLetterCounts:
-    """The numbers of a peer's dead letters: `retryable` ones, with those that are not read, and `spent` ones.
+    """The numbers of a peer's dead letters: `retryable`, including those that were not read, and `spent`.
 
-    `refused_again`: those of the `retryable` that the peer refuses every time. `expires_in`: microseconds until the
+    `refused_again`: how many of the `retryable` the peer refuses every time. `expires_in`: microseconds until the
     first of the `retryable` expires.
     """
 
@@ -272,7 +274,7 @@ class _DeadLetterCounts:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """What a peer does not have yet, and the ledger of what it has."""
+    """The backlog and the dead letters of a peer, and the ledger of its deliveries."""
 
     ledger: PeerLedger
     backlog: _BacklogCounts
@@ -282,7 +284,7 @@ class _Waiting:
 def _read_waiting(
     conn: Connection, context: _GroupContext, peers: Sequence[PeerConfig]
 ) -> list[_Waiting | EventdError]:
-    """Return what waits for each of these peers, in order, or why it could not be read."""
+    """Return the backlog and dead letters of each of these peers, in order, or why they could not be read."""
     ledgers: list[PeerLedger | EventdError] = []
     for peer in peers:
         try:
@@ -301,7 +303,7 @@ def _read_waiting(
 
 
 def _count_backlogs(conn: Connection, context: _GroupContext, ledgers: Sequence[PeerLedger]) -> list[_BacklogCounts]:
-    """Return the backlog of each link, in order. Those without stale refreshes, mostly all, are counted together."""
+    """Return the backlog of each link, in order. Links without stale refreshes, usually all, are counted together."""
     topic, now = context.topic.id, context.now
     asked: list[tuple[PeerFilter, int]] = []
     refreshes: list[Sequence[Record]] = []

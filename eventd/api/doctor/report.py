@@ -11,7 +11,8 @@ from eventd.api.doctor.facts import AREA, GroupFacts, Thresholds
 from eventd.api.framework.moments import show_seconds
 
 DROP, NO_ACTION = "drop-dead-letters", "none"
-"""Values of `Check.action` besides the empty one: the action is to drop dead letters, or there is none."""
+"""Values of `Check.action`: the action is to drop dead letters, or there is no action. (An empty value: the action of
+the code.)"""
 
 
 class CheckStatus(StrEnum):

@@ -11,9 +11,9 @@ from eventd.settings.model import Settings
 from eventd.settings.values import Endpoint
 
 NEARLY_FULL: Final = 0.9
-"""The part of its limit from which the topic of the surface is nearly full."""
+"""The fraction of its limit from which on the topic of the surface counts as nearly full."""
 LARGEST_EVENT: Final = 16 << 10
-"""With less room than so many bytes, an event may be refused."""
+"""If less room than this number of bytes is left, an event may be refused."""
 
 
 def check_surface(settings: Settings, listen: Endpoint, topic: TopicRow | None) -> Iterator[Check]:
@@ -33,7 +33,7 @@ def check_surface(settings: Settings, listen: Endpoint, topic: TopicRow | None) 
 def _tls(settings: Settings, listen: Endpoint) -> Iterator[Check]:
     """Yield a check if the surface can be reached from other machines without TLS.
 
-    Behind declared proxies, and with the redirect of what does not come through them, it cannot.
+    It cannot if proxies are declared and requests that do not come through them are redirected.
     """
     is_behind_proxies = settings.routemaster_require_tls and bool(settings.routemaster_trusted_proxies)
     if settings.routemaster_tls is not None or listen.is_loopback or is_behind_proxies:
@@ -48,7 +48,10 @@ def _tls(settings: Settings, listen: Endpoint) -> Iterator[Check]:
 
 
 def _room(topic: TopicRow) -> Iterator[Check]:
-    """Yield a check if publishers are refused soon, or now; where old events are evicted instead, they are not."""
+    """Yield a check if publishers are refused, or will be soon, because there is no room.
+
+    If old events are evicted instead, they never are.
+    """
     most, used = topic.config.cap_bytes, topic.bytes
     if not most or topic.config.discard != "reject" or used < NEARLY_FULL * most:
         return

@@ -32,9 +32,9 @@ from eventd.tls.plain_http import wants_tls
 
 PLUGIN_FAILED = "plugin_failed"
 THROTTLED = "throttled"
-"""A limit of the node is reached: the same request may succeed later."""
+"""The code for a limit of the node that is reached: the same request may succeed later."""
 WEBSOCKET_VERSION = "13"
-"""The version of RFC 6455; versions 7 and 8 are drafts of it."""
+"""The WebSocket version of RFC 6455; versions 7 and 8 are drafts of it."""
 
 
 class NoSuchRoute(NotFound):
@@ -144,7 +144,8 @@ class ErrorForm(NamedTuple):
         return own or next(_STATUS[code] for code in codes if code in _STATUS)
 
     def code(self, error: EventdError) -> str:
-        """Return the code that this form writes for the error: its own, or what this form replaces it by.
+        """Return the code that this form writes for the error: the error's own code, or this form's replacement for
+        it.
 
         A replacement for the code of a base class counts, too.
         """

@@ -1,4 +1,4 @@
-"""Serves actions over HTTP: each is recorded, and one with an Idempotency-Key is done once."""
+"""Serves actions over HTTP: each is recorded, and an action with an Idempotency-Key is executed only once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def action_name(route: Route, names: Mapping[Route, str]) -> str:
 
 
 class Acting(NamedTuple):
-    """What serves actions. `names`: the names of operations."""
+    """Serves actions. `names`: the names of operations, by route."""
 
     callers: Callers
     recorder: ActionRecorder
@@ -34,7 +34,7 @@ class Acting(NamedTuple):
     names: Mapping[Route, str]
 
     def draft(self, route: Route, request: web.Request) -> ActionDraft:
-        """Return the action that is requested, as far as it is known before its caller is."""
+        """Return the requested action, with everything that is known before the caller is identified."""
         return ActionDraft(
             action_name(route, self.names),
             self.callers.describe(request, None),

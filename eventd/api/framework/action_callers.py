@@ -12,8 +12,9 @@ from eventd.api.keys.api_key import ANYONE, ApiKey
 from eventd.api.keys.configured_keys import digest_of_client
 
 CallerKind = Literal["key", "certificate", "session", "local", "command", "anyone", "unknown"]
-"""Who acts: an API key, what a client certificate stands for, a session of the console, a user over the local socket, a
-command on the database, any caller of an API without keys, or a caller without a valid key."""
+"""The kind of a caller: an API key, a client certificate with the permissions of a key, a session of the console, a
+user over the local socket, a command on the database, any caller of an API without keys, or a caller without a valid
+key."""
 
 
 class ActionCaller(NamedTuple):

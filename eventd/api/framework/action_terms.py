@@ -1,4 +1,5 @@
-"""What the record of actions shows of a request: its object and its arguments, without payloads and secrets."""
+"""The parts of a request that the record of actions shows: its object and its arguments, without payloads and
+secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _NAME: Final = re.compile(r"{(\w+)}")
 def object_of(route: Route, path: Mapping[str, str], params: BaseModel | None = None) -> str:
     """Return the object of an action, such as `peer core/site-b`: a noun of the route's path, and its name.
 
-    Where the path names none, `params` may; else the object is empty.
+    If the path names no object, it is taken from `params`, if they name one; else the object is empty.
     """
     parts = [part for part in route.path.split("/") if part][1:]  # without `api` or `v0`
     parts = parts[1:] if parts[:1] == ["v1"] else parts
@@ -74,7 +75,10 @@ def arguments_of(route: Route, *given: Any) -> str:
 
 
 def is_dry_run(route: Route, params: BaseModel) -> bool:
-    """Return whether a request only asks what would change. A plugin runs even then, so that is an action."""
+    """Return whether a request is only a dry run.
+
+    A dry run of a plugin is an action nevertheless, because the plugin runs.
+    """
     return not route.outside and bool(getattr(params, "dry_run", False))
 
 

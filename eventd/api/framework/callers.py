@@ -86,7 +86,7 @@ class Callers:
         self._limiter.trust(request.transport, key.digest.hex(), by_address=False)
 
     def _find_key(self, request: web.Request, authorization: str) -> ApiKey:
-        """Return the key of an `Authorization` header; without one, what the client certificate stands for.
+        """Return the key of an `Authorization` header; without one, the key that the client certificate stands for.
 
         Raises `Unauthorized`.
         """

@@ -1,4 +1,4 @@
-"""Limits on what one key, and all keys together, may hold at a time."""
+"""Limits on the requests, streams and memory that one key, and all keys together, may hold at a time."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ U64_MAX = 2**64 - 1
 
 U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 U64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": U64_MAX})]
-"""The decoder cannot check this maximum: models do, by `require_u64`."""
+"""An unsigned integer of up to 64 bits. The decoder cannot check this maximum; models check it with `require_u64`."""
 
 
 class Body(Struct, kw_only=True):

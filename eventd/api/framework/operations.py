@@ -76,7 +76,10 @@ async def _no_rates(_question: RateFilter) -> tuple[RatePage, bool]:
 
 
 class AskWorker(Protocol):
-    """Asks the worker that serves a group the question `name`; the answer is None if it does not come in time."""
+    """A function that asks the question `name` of the worker that serves a group.
+
+    It returns None if the answer does not come in time.
+    """
 
     async def __call__(self, group: str, name: str, question: bytes, *, seconds: float) -> bytes | None: ...
 
@@ -145,7 +148,10 @@ class Services:
 
     @property
     def effective(self) -> Following:
-        """Return `following`, which holds the effective configuration; without it, one that reads the database."""
+        """Return `following`, which holds the effective configuration.
+
+        Without it, an object that reads it from the database.
+        """
         from eventd.dynamic.effective import Following
 
         return self.following or Following(self.database, self.clock, counts=False)
@@ -200,6 +206,7 @@ class Params(BaseModel):
     def read_quickly(cls, path: Mapping[str, str], body: bytes | bytearray) -> Self | None:
         """Return the parameters of a valid request without a query, from those of its path and its undecoded body.
 
-        None leaves the request, and the report of its problems, to `read_params`; models without a shortcut return it.
+        If None is returned, `read_params` reads the request and reports its problems; models without such a shortcut
+        always return None.
         """
         return None

@@ -20,7 +20,8 @@ P = TypeVar("P", bound=BaseModel)
 
 _LARGEST = 2**63 - 1
 MOST_PROBLEMS = 20
-"""Maximum number of wrong fields that an error names: describing one costs far more than sending it."""
+"""Maximum number of wrong fields that an error names: it takes much longer to describe a wrong field than to send
+one."""
 
 
 def read_params(model: type[P], values: Mapping[str, Any], plain: Collection[str] = ()) -> P:

@@ -1,8 +1,8 @@
 """The record of actions: who did what, to what, with which result.
 
-The row of an action is written in the action's own transaction (`eventd.store.engine.attached`), so nothing takes
-effect without a row. An action that writes nothing, or fails, gets its row in a transaction of its own afterwards, and
-one that acts outside the database before it begins.
+The row of an action is written in the action's own transaction (`eventd.store.engine.attached`), so no action takes
+effect without a row. If an action writes nothing or fails, its row is written in a separate transaction afterwards; if
+it acts outside the database, its row is written before it begins.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class _NoMetrics:
 
 @dataclass(slots=True)
 class ActionDraft:
-    """An action that is being requested; what is not known yet is empty. `request`: the id of the request.
+    """An action that is being requested; members that are not known yet are empty. `request`: the id of the request.
 
-    `outside`, `frequent`: see `Route`. `repeat`: the request, if it may be repeated. `is_dry`: it only asks what would
-    change, so it is not recorded.
+    `outside`, `frequent`: see `Route`. `repeat`: the request, if it may be repeated. `is_dry`: it is a dry run, so it
+    is not recorded.
     """
 
     operation: str
@@ -78,7 +78,8 @@ class ActionDraft:
     is_begun: bool = False
 
     def describe(self, route: Route, path: Mapping[str, str], params: BaseModel) -> None:
-        """Set what is known once the parameters are: the object, the arguments, and whether anything changes."""
+        """Set the members that follow from the parameters: the object, the arguments, and whether the action is a dry
+        run."""
         self.object, self.arguments = object_of(route, path, params), arguments_of(route, params)
         self.is_dry = is_dry_run(route, params)
 
@@ -89,7 +90,7 @@ class ActionDraft:
 
 
 class _ActionWrite(AttachedWrite):
-    """The write of an action's row; where the request may be repeated, also of its key.
+    """The write of an action's row and, if the request may be repeated, of its key.
 
     `is_counted`: the action was counted in the row of an equal one; otherwise `number` is that of its own row.
     """
@@ -140,7 +141,10 @@ class ActionRecorder:
             raise
 
     async def perform(self, draft: ActionDraft, run: Callable[[], Awaitable[T]]) -> T:
-        """Return what `run` returns, and record it. Raises `AlreadyDone` if the request was done before."""
+        """Execute an action: return the result of `run`, and record the action.
+
+        Raises `AlreadyDone` if the request was executed before.
+        """
         draft.is_begun = True
         if draft.is_dry:
             return await run()
@@ -168,9 +172,10 @@ class ActionRecorder:
         *,
         is_secret: bool,
     ) -> KeptAnswer:
-        """Perform an action unless the same request with this key did. Raises `Conflict`, and what `run` raises.
+        """Execute an action unless an earlier request with the same key did.
 
-        `describe` returns the parameters of the request. With `is_secret`, the answer is not kept for repetitions.
+        Raises `Conflict`, and the errors of `run`. `describe` returns the parameters of the request. With `is_secret`,
+        the answer is not kept for repetitions.
         """
         draft.repeat = await asyncio.to_thread(repeated_request, draft.caller, key, draft.operation, describe)
 
@@ -219,9 +224,10 @@ class ActionRecorder:
 
 
 def name_objects(names: Sequence[str]) -> None:
-    """Name the objects of the action that runs, before it writes: one is its object, several the argument `objects`.
+    """Name the objects of the running action, before it writes.
 
-    For operations whose objects are not named by path or parameters. Does nothing where no action is recorded.
+    A single one becomes its object, several become its argument `objects`. For operations whose path and parameters do
+    not name the objects. Does nothing if no action is being recorded.
     """
     write = attached()
     if not isinstance(write, _ActionWrite) or not names:
@@ -237,4 +243,4 @@ def _code_of(error: Exception) -> str:
 
 
 def _nothing(_conn: Connection) -> None:
-    """Write nothing: the transaction is only for what is attached to it."""
+    """Write nothing: the transaction is made only for its attached write."""

@@ -1,7 +1,7 @@
 """Counts refused and failed actions, and stores at most one row a minute for equal ones.
 
-So a client that repeats a request that fails, or one without a valid key, cannot fill the record. A process that is
-killed loses about the last minute of counts, but no action that took effect.
+So neither a client that repeats a failing request nor a client without a valid key can fill the record. A process that
+is killed loses about the last minute of counts, but no action that took effect.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ def _kind_of(row: ActionRow) -> _Kind:
 
 
 def _store(conn: Connection, rows: Sequence[ActionRow], after: int | None) -> list[ActionRow]:
-    """Store rows, but none that has an equal one later than `after` (None: all); return those that were not stored."""
+    """Store rows, except those for which an equal row later than `after` is stored (`after` None: store all).
+
+    Return the rows that were not stored.
+    """
     lock_head(conn)
     left = []
     for row in rows:

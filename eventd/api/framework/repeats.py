@@ -1,4 +1,5 @@
-"""Requests that may be repeated: one with an Idempotency-Key is done once, and a repetition gets the first answer.
+"""Requests that may be repeated: a request with an Idempotency-Key is executed once, and a repetition gets the first
+answer.
 
 The key is stored in the transaction of the action itself, so this holds for all workers of a node and after a crash.
 """
@@ -22,7 +23,7 @@ from eventd.store.rows.actions import KEY_SECONDS, FirstAnswer, RepeatedRequest,
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"
-"""The header of an answer that is that of the first request."""
+"""The header that marks an answer as the repeated answer of the first request."""
 MOST_KEY: Final = 64
 MOST_ANSWER: Final = 16 << 10
 """Maximum bytes of a kept answer, compressed."""
@@ -46,17 +47,17 @@ class InProgress(Conflict):
 
 
 class AnswerNotKept(Conflict):
-    """The first request with this Idempotency-Key was done, and its answer was not kept."""
+    """The first request with this Idempotency-Key was executed, but its answer was not kept."""
 
     code = "answer_not_kept"
 
 
 class AlreadyDone(EventdError):
-    """A request with the same key took effect meanwhile; its answer is to be given."""
+    """A request with the same key took effect in the meantime; its answer must be returned."""
 
 
 class KeptAnswer(NamedTuple):
-    """An answer: its HTTP status, its body, and whether it is that of the first request."""
+    """An answer: its HTTP status, its body, and whether it is a repetition of the first request's answer."""
 
     status: int
     body: bytes
@@ -73,9 +74,9 @@ def read_key(text: str) -> str:
 
 
 def repeated_request(caller: ActionCaller, key: str, operation: str, describe: Callable[[], str]) -> RepeatedRequest:
-    """Return a request for comparison; `describe` returns its parameters as text.
+    """Return the description of a request by which repetitions are recognized.
 
-    Large parameters take long, so do not call it on the event loop.
+    `describe` returns its parameters as text. Large parameters take long, so do not call it on the event loop.
     """
     content = f"{operation}\n{describe()}".encode(errors="surrogatepass")
     return RepeatedRequest(caller.mark, key, hashlib.sha256(content).hexdigest())
@@ -116,10 +117,10 @@ class Repeats:
     async def answer(
         self, request: RepeatedRequest, perform: Callable[[], Awaitable[bytes]], *, is_secret: bool
     ) -> KeptAnswer:
-        """Return the answer of the first request, else that of `perform`. Raises its errors, and `Conflict`.
+        """Return the answer of the first request; if there was none, the answer of `perform`.
 
-        An action that had no effect is done again: only then its key is not stored. With `is_secret`, a successful
-        answer is not kept.
+        Raises the errors of `perform`, and `Conflict`. An action that had no effect is executed again, because its key
+        was not stored. With `is_secret`, a successful answer is not kept.
         """
         first = await self._wait_for_first(request)
         if first is None:

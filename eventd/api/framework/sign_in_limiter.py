@@ -1,4 +1,4 @@
-"""Limits failed sign-ins, so that a caller cannot try keys at length."""
+"""Limits failed sign-ins, so that a caller cannot try out many keys."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ KNOWN_SECONDS: Final = 24 * 3600.0
 
 
 class SignInLimiter:
-    """Allows `FAILURES_PER_ADDRESS` failed sign-ins of an address in a window, and `FAILURES` of all together.
+    """Allows `FAILURES_PER_ADDRESS` failed sign-ins from an address in a window of time, and `FAILURES` from all
+    addresses together.
 
     An IPv6 address counts as its network of 64 bits. The limits are those of one process. It remembers the newest
-    `FAILURES` failures, which takes the same memory however many addresses try. A sign-in that succeeds counts nothing,
-    and exempts its address from the limit of all for `KNOWN_SECONDS`: many addresses that fail do not lock it out. The
-    newest `KNOWN_ADDRESSES` are known.
+    `FAILURES` failures, which takes the same memory however many addresses try. A successful sign-in is not counted,
+    and exempts its address from the common limit for `KNOWN_SECONDS`, so that failures from many other addresses do
+    not lock it out. The newest `KNOWN_ADDRESSES` such addresses are remembered.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from eventd.tracing.contexts import TRACEPARENT, read_context
 def traced(route: Route, handler: Handler) -> Handler:
     """Return the handler, in a span of its own while tracing is on.
 
-    Probes and streams have none. Neither has a request without a valid key: a stranger must not fill the collector.
+    Probes and streams have no span, nor do requests without a valid key, so that strangers cannot fill the collector.
     Only a fault of the node fails the span (OpenTelemetry's conventions for HTTP); other errors are its `error.type`.
     """
     if route.stream or not route.scopes or not tracing.on:

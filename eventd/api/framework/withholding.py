@@ -1,4 +1,4 @@
-"""Leaves out of answers and errors what the caller's key may not see."""
+"""Removes from answers and errors the parts that the caller's key may not see."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from eventd.errors import NotFound
 
 
 async def run_for(key: ApiKey, route: Route, run: Callable[[], Awaitable[Any]]) -> Any:
-    """Return what `run` returns, an operation that the route serves, without what the key may not see.
+    """Return the result of `run`, the operation that the route serves, without the parts that the key may not see.
 
-    A `NotFound` loses its hint if the key is limited to prefixes: hints suggest names, also those of others.
+    A `NotFound` loses its hint if the key is limited to prefixes, because hints may suggest names that the key may not
+    see.
     """
     try:
         answer = await run()

@@ -1,8 +1,9 @@
 """The worker processes of one node: each of them reports the readiness and the metrics of all.
 
-Of several workers, each has three sockets in a folder that only the node's own user can enter. One serves its state to
-the other workers; the others serve the whole API, for requests that only this worker can answer: one those that came
-over TCP, the other those that came over the node's local socket, which need no key.
+Of several workers, each has three sockets in a folder that only the node's own user can enter. The first serves the
+worker's state to the other workers. The other two serve the whole API, for requests that other workers pass on because
+only this worker can answer them: one for requests that came over TCP, the other for requests that came over the node's
+local socket, which need no key.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ _STATE, _API, _LOCAL = "state", "api", "local"
 """The names of a worker's sockets, after its number."""
 _EARLIEST = ("process_start_time_seconds", "routerd_eventd_certificate_expiry_timestamp_seconds")
 _HIGHEST = ("process_max_fds", "process_open_fds")
-"""Each process has a limit of open files of its own: it matters how close one of them is to it."""
+"""Metrics of which the highest value of all workers is shown, not the sum: each process has its own limit of open
+files."""
 _HOP_BY_HOP = frozenset(("connection", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
 """Hop-by-hop headers (RFC 9110 section 7.6.1), which are not proxied."""
 _SESSION = re.compile(r"/v0/watch/wid_(\d+)\.")
 
 
 class WorkerPeers:
-    """The other workers of this node, which call this one over the sockets that `open` opens."""
+    """The other workers of this node. They send requests to this worker over the sockets that `open` opens."""
 
     def __init__(self, share: Share, readiness: Callable[[], dict[str, str]], metrics: Metrics) -> None:
         self._share = share
@@ -117,8 +119,8 @@ class WorkerPeers:
     async def render(self, sees: Callable[[str], bool] | None = None, *, accepts_exemplars: bool = False) -> Exposition:
         """Return the merged metrics of this worker and of all others that answer, as text.
 
-        With `sees`, only the samples whose label `group` (empty if missing) satisfies it. Metrics of several workers
-        have no exemplars: the others send theirs without.
+        With `sees`, only the samples whose label `group` (empty if missing) satisfies it. Merged metrics of several
+        workers have no exemplars, because the other workers send theirs without.
         """
         merged = await self._merged()
         exemplars = accepts_exemplars and tracing.on and merged is self._metrics.registry

@@ -11,7 +11,7 @@ _QUESTION = "rates"
 
 
 class WorkerRates:
-    """The rates of a node: those of this worker, and what the others answer."""
+    """The rates of a node: the sum of this worker's rates and of those that the other workers report."""
 
     def __init__(self, history: RateHistory, workers: WorkerPeers) -> None:
         self._history = history

@@ -1,4 +1,4 @@
-"""The keys of the settings, and what they say that client certificates stand for."""
+"""The API keys in the settings, and the permissions that the settings give to client certificates."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def keys_of(settings: Settings) -> list[ApiKey]:
 
 
 def clients_of(settings: Settings) -> dict[str, ApiKey]:
-    """Return what each name in a client certificate stands for, in the order of the setting. Raises `BadSettings`."""
+    """Return the permissions for each name in client certificates, in the order of the setting.
+
+    Raises `BadSettings`.
+    """
     found: dict[str, ApiKey] = {}
     for number, entry in enumerate(entries_of(settings.api_clients), start=1):
         try:
@@ -119,7 +122,7 @@ def _client(number: int, entry: str) -> tuple[str, ApiKey]:
 
 
 def digest_of_client(name: str) -> bytes:
-    """Return the digest of what client certificates with this name stand for; no key has it."""
+    """Return the digest that identifies client certificates with this name among keys; no real key has it."""
     return hashlib.sha256(f"certificate {name}".encode()).digest()
 
 

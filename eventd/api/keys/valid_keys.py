@@ -1,4 +1,4 @@
-"""The API keys and Routemaster tokens that are valid now, and what must end when one no longer is.
+"""The API keys and Routemaster tokens that are valid now, and the connections that must end when one no longer is.
 
 Keys come from the settings, or are created at run time; the database holds only the SHA-256 of the latter. Without any
 key everything is allowed, if only this machine can reach the API or EVENTD_ALLOW_INSECURE_NO_AUTH is set.
@@ -100,8 +100,8 @@ class Keys:
     async def take_over(self, read: Callable[[], Awaitable[Iterable[KeyRow]]]) -> None:
         """Take the rows that `read` returns as all keys of the database, as `reload_from` does.
 
-        Reads follow one another: the result of one that began before a key was created or revoked never replaces that
-        of a later one.
+        Reads do not overlap: the result of a read that began before a key was created or revoked never replaces the
+        result of a later read.
         """
         async with self._reading:
             self.reload_from(await read())
@@ -128,9 +128,9 @@ class Keys:
         return self.find(token.strip())
 
     def identify_client(self, certificate: Certificate) -> ApiKey | None:
-        """Return what a client certificate stands for: the first entry of `api_clients` that matches.
+        """Return the key that a client certificate stands for: that of the first matching entry of `api_clients`.
 
-        None if it stands for no key.
+        None without a match.
         """
         shown = certificate.hosts | {f"{NODE_PREFIX}{node}" for node in certificate.nodes}
         return next((key for name, key in self._clients.items() if name in shown), None)

@@ -1,4 +1,4 @@
-"""Opens the sockets to listen at, and words why an address cannot be listened on."""
+"""Opens listening sockets, and explains in words why an address cannot be listened on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 BACKLOG = 512
 TAKEN_SECONDS = 3.0
-"""How long a start waits for an address that is in use: workers of a node that was just killed may still hold it."""
+"""Seconds that a starting node waits for an address that is in use: workers of a node that was just killed may still
+hold it."""
 _TAKEN_AGAIN_SECONDS = 0.05
 
 

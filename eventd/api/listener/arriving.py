@@ -1,7 +1,7 @@
 """Limits the memory of request bodies that are still arriving, and chooses the one to drop above the limit.
 
-A body proves nothing before its last byte has arrived. So when memory is short, the address that holds most of it loses
-its slowest body: withheld bodies give way to those that arrive.
+The sender of a body is not proven before its last byte has arrived. So when memory is short, the address that holds
+most of it loses its slowest body: bodies whose senders withhold the rest make room for bodies that arrive.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Protocol
 from eventd.api.listener.parsing_time import ParsingTime
 
 SHARE = 2
-"""A key, or an address, may have one in this number of a listener's slots for trusted connections."""
+"""A key, or an address, may use at most 1/SHARE of a listener's slots for trusted connections."""
 _SITE_BITS = 64
 """An IPv6 address counts as its network of this prefix length."""
 _READ_BYTES = 256 << 10
@@ -90,7 +90,8 @@ class ConnectionLimiter:
         self._show()
 
     def shut(self) -> None:
-        """Admit no more connections, not even one that was accepted before and arrives now: nothing would close it."""
+        """Admit no more connections, not even one that was accepted before and arrives later, because nothing would
+        close it."""
         self._shut = True
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """Accepts the connections of a listener: each takes a slot at the limiter before its first byte is parsed.
 
 With TLS, the slot is taken before the handshake, whose work counts towards the time for unproven bytes: a client that
-begins thousands of handshakes and ends none displaces its own, and costs others nothing but that share.
+begins thousands of handshakes and completes none displaces its own connections, and takes from other clients no more
+than that share.
 """
 
 from __future__ import annotations
@@ -103,7 +104,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _transport(self) -> asyncio.Transport | None:
-        """Return what the application writes to, and the limiter knows; None before the connection is admitted."""
+        """Return the transport that the application writes to, and that the limiter knows.
+
+        None before the connection is admitted.
+        """
         return self._tls or self._raw
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

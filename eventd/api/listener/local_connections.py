@@ -33,7 +33,7 @@ class LocalMetrics(ConnectionMetrics, Protocol):
 
 
 class _OwnCounts:
-    """Counts the connections of the local socket apart from those over TCP."""
+    """Counts the connections over the local socket separately from those over TCP."""
 
     def __init__(self, metrics: LocalMetrics) -> None:
         self._metrics = metrics

@@ -1,7 +1,7 @@
 """The node's local socket: bound in the data folder under a temporary name, and published when the node serves.
 
-The rename that publishes it replaces whatever has the name, in one step and without following a link: a socket of a
-node that was killed, or a planted file. The socket of a node that answers is left alone.
+The rename that publishes the socket replaces any file of this name (the socket of a killed node, or a planted file) in
+one step and without following a link. The socket of a node that answers is not replaced.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ class LocalSocket:
         return True
 
     def _tell_of_planted(self, folder: SocketFolder) -> None:
-        """Log that the name is taken by something that no node leaves there: it is replaced.
+        """Log that the socket's name is taken by a file that no node has left there, and that this file is replaced.
 
-        Raises `SocketUnusable` for a directory, which cannot be.
+        Raises `SocketUnusable` for a directory, which cannot be replaced.
         """
         with suppress(FileNotFoundError):
             about = os.stat(NAME, dir_fd=folder.descriptor, follow_symlinks=False)

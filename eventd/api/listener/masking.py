@@ -17,7 +17,8 @@ _LAST, _CONTROL = 0x80, 0x08
 """Bits of the first byte: the last frame of its message; a control frame."""
 _MASK_BYTES = 4
 _EXTENDED_BYTES = {126: 2, 127: 8}
-"""Length of the extended size field of a frame, by the size in its second byte; a frame with another has none."""
+"""Length of the extended size field of a frame, by the size in its second byte; frames with other sizes have no such
+field."""
 
 
 class FrameReader(Protocol):

@@ -56,7 +56,7 @@ class IncomingMessages:
             self._hold()
 
     def begin_control(self) -> None:
-        """Note the head of a control frame: the frame before it is complete."""
+        """Note the head of a control frame, which shows that the frame before it is complete."""
         self._end_if_last()
 
     def end_of_read(self, *, is_whole: bool) -> None:

@@ -46,8 +46,8 @@ class ParsingTime:
     """Parses the bytes of unproven clients within their share of time. Beyond it, connections wait.
 
     Turns go to the address that has used the least time, so an address with cheap bytes does not wait for one with
-    expensive bytes. An address that is new or returns starts with what every waiting address could have used so far:
-    otherwise ever new addresses would leave no turn to the others.
+    expensive bytes. An address that is new, or returns, starts with as much used time as every waiting address could
+    have used so far: otherwise a stream of new addresses would always be served first.
     """
 
     def __init__(self, cpu: Callable[[], float] = cpu_seconds) -> None:
@@ -138,7 +138,7 @@ class ParsingTime:
             self._charge(address, held, used, self._spent - before)
 
     def _charge(self, address: str, held: OrderedDict[UntrustedConnection, bytes], used: float, seconds: float) -> None:
-        """Charge an address for a turn: `used` seconds before, `seconds` more now.
+        """Charge an address for a turn: it had used `used` seconds before, and has used `seconds` more now.
 
         The address is queued again if some of its connections still wait (`held`).
         """

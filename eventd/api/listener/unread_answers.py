@@ -1,7 +1,7 @@
 """Limits the memory of responses that clients have not read yet, and chooses the one to drop above the limit.
 
 A response stays in memory until its client has read most of it, and a client may read slowly. Above the limit, the
-address that holds most loses the response that is read slowest.
+address whose responses take most memory loses the response that is read slowest.
 """
 
 from __future__ import annotations

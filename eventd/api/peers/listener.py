@@ -44,15 +44,18 @@ READING_BYTES = 96 << 20
 """Maximum bytes of v2 bodies that are still arriving, of all senders of a group together. The signatures of their heads
 were verified."""
 READING_BYTES_V1 = 32 << 20
-"""The same for v1, counted separately: its senders are verified only once the body has arrived, and must not use up
-the memory of v2."""
+"""Maximum bytes of v1 bodies that are still arriving. They are counted separately, because senders of v1 are verified
+only after the body has arrived, and must not use up the memory for v2."""
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimiter) -> web.Application:
-    """Return the application of one group. `ingress` returns the receiving side for the group as now declared."""
+    """Return the application of one group.
+
+    `ingress` returns the receiving side of the group by its present declaration.
+    """
     routes: dict[str, tuple[str, Handler]] = {
         V1_EVENTS_PATH: (PROTOCOL_V1, lambda request: _events_v1(request, ingress(), unproven, limiter)),
         V1_STATUS_PATH: (PROTOCOL_V1, lambda request: _status_v1(ingress())),

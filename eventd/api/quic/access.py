@@ -32,13 +32,14 @@ MOST_WAITING: Final = 1 << 16
 """Maximum number of tokens that are being verified or wait for it; only one is verified at a time, and one of each
 connection waits."""
 MOST_VERIFIED: Final = 4096
-"""Maximum number of tokens that are remembered as verified: each stream of a client shows the same one."""
+"""Maximum number of verified tokens that are remembered, because all streams of a client usually show the same
+token."""
 MOST_DECISIONS: Final = 1024
 """Maximum number of decisions that are remembered for one stream."""
 LONGEST_REMEMBERED: Final = 256
 LONGEST_RESOURCE: Final = 1 << 16
-"""Maximum characters of a resource whose decision is remembered, and of one that is compared with permissions: those
-that exist are shorter than both, but clients may ask for others."""
+"""Maximum characters of a resource's name for a decision to be remembered, and for the name to be compared with
+permissions at all. The names of existing resources are shorter than both, but clients may ask for longer ones."""
 RECHECK: Final = SECOND // 4
 """Microseconds between two checks whether the key of the API is still valid."""
 _EXPIRED: Final = "token expired"
@@ -52,7 +53,7 @@ _SCOPES: Final = {
 
 
 class TokenGrant:
-    """The grant of a token that a key of its tenant has signed."""
+    """The permissions of a token that was signed by a key of its tenant."""
 
     key: ApiKey | None = None
 
@@ -90,7 +91,7 @@ class TokenGrant:
 
 
 class KeyGrant:
-    """The grant of a key of the API, within its scopes and prefixes, for any tenant."""
+    """The permissions of a key of the API, within its scopes and prefixes, for any tenant."""
 
     def __init__(self, tenant: str, key: ApiKey, keys: Keys) -> None:
         self.tenant = tenant
@@ -114,7 +115,10 @@ class KeyGrant:
 
 
 class OpenGrant:
-    """The grant of all clients of a node without keys and tenants; it ends with the first key or tenant."""
+    """The permissions of all clients of a node without keys and tenants.
+
+    They end when the first key or tenant is added.
+    """
 
     key: ApiKey | None = ANYONE
 
@@ -163,7 +167,10 @@ class StreamAccess:
         return self._may_be_open and not self._keys and not self._tenant_keys.tenants
 
     def recall(self, tenant: str, token: str) -> ClientGrant | None:
-        """Return what a token permits that was verified before, without waiting; None if it has to be verified."""
+        """Return the grant of a token that was verified before, without waiting.
+
+        None if the token must be verified.
+        """
         if not is_name(tenant):
             return None
         if self.is_open:
@@ -181,7 +188,7 @@ class StreamAccess:
         return grant
 
     async def authenticate(self, tenant: str, token: str) -> ClientGrant:
-        """Return what a stream with this token may do. Raises `AuthFailed`.
+        """Return the grant of a stream with this token. Raises `AuthFailed`.
 
         The work before a token is proven is bounded: its size, the number of keys that are tried, and that of tokens
         that are verified at a time.

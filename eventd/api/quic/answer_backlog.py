@@ -10,8 +10,8 @@ from eventd.api.quic.interfaces import Channel
 class AnswerBacklog:
     """Counts the unsent bytes of streams on which many answers wait.
 
-    Each stream stops by itself once its answers are not read, but a client may have a thousand streams: beyond `most`
-    bytes, none of them takes a further frame.
+    Each stream stops by itself when its client does not read its answers, but a client may have a thousand streams:
+    above `most` bytes in all, none of them takes a further frame.
     """
 
     def __init__(self, most: int) -> None:
@@ -22,19 +22,19 @@ class AnswerBacklog:
 
     @property
     def is_over(self) -> bool:
-        """Return whether there are too many."""
+        """Return whether there are more unsent bytes than `most`."""
         return self._used >= self._most
 
     def note(self, channel: Channel) -> None:
-        """Count what waits on a stream; it may have ended."""
+        """Count the unsent bytes of a stream, which may have ended."""
         self._count(channel, channel.unsent)
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, when there is room again."""
+        """Call `wake` once, as soon as there is room again."""
         self._waiting[wake] = None
 
     def leave(self, wake: Callable[[], None]) -> None:
-        """Do not call `wake`."""
+        """Cancel `wait`: do not call `wake`."""
         self._waiting.pop(wake, None)
 
     def check(self) -> None:

@@ -43,7 +43,10 @@ def json_frame(message: Message) -> bytes:
 
 
 class AnswerSlot:
-    """The place of one answer. `data` is None until it is known; `then` is called once it is written."""
+    """A slot for one answer in the order of answers.
+
+    `data` is None until the answer is known; `then` is called once it is written.
+    """
 
     __slots__ = ("data", "ends", "then")
 
@@ -70,7 +73,7 @@ class AnswerQueue:
         return len(self._slots)
 
     def reserve(self) -> AnswerSlot:
-        """Return the place of the answer to the next request."""
+        """Return a slot for the answer to the next request."""
         slot = AnswerSlot()
         self._slots.append(slot)
         return slot
@@ -85,7 +88,7 @@ class AnswerQueue:
         self.fill(self.reserve(), data, ends=ends)
 
     def drop(self) -> None:
-        """Forget the answers that are not written; what was to follow one begins nevertheless."""
+        """Drop the answers that are not written yet; their `then` functions are called nevertheless."""
         slots, self._slots = self._slots, deque()
         for slot in slots:
             if slot.then is not None:

@@ -1,4 +1,5 @@
-"""The memory that clients' frames take: bytes from the socket on until their request is done, half frames included."""
+"""The memory that clients' frames take: bytes count from their arrival until their request is done, those of
+incomplete frames included."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ class ListenerBudget:
         return ConnectionBudget(self, most, self._frame)
 
     def is_over(self, size: int = 0) -> bool:
-        """Return whether the bytes are over the limit, without `size` of them."""
+        """Return whether the bytes are over the limit, not counting `size` of them."""
         return self.used - size > self._most
 
     @property
     def is_exceeded(self) -> bool:
-        """Return whether they are over the limit by more than one frame: something has to be thrown away."""
+        """Return whether the bytes are over the limit by more than one frame, so that some must be dropped."""
         return self.used > self._most + self._frame
 
     def wait(self, wake: Callable[[], None]) -> None:
@@ -42,7 +43,7 @@ class ListenerBudget:
         self._waiting.pop(wake, None)
 
     def given_back(self) -> None:
-        """Wake those that wait, in their order."""
+        """Wake the waiting streams, in their order."""
         if self._waiting and not self._wakes:
             self._wakes = True
             self._soon(self._wake)
@@ -55,7 +56,7 @@ class ListenerBudget:
 
 
 class ConnectionBudget:
-    """The bytes of one connection, which count in those of the listener, too."""
+    """The bytes of one connection, which count towards the listener's bytes, too."""
 
     def __init__(self, listener: ListenerBudget, most: int, frame: int) -> None:
         self.used = 0
@@ -82,7 +83,8 @@ class ConnectionBudget:
 
     @property
     def is_exceeded(self) -> bool:
-        """Return whether the bytes are over the limit by more than one frame: something has to be thrown away."""
+        """Return whether the connection's bytes are over the limit by more than one frame, so that some must be
+        dropped."""
         return self.used > self._most + self._frame
 
     def wait(self, wake: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
 """The caches of a node: values in memory by key, bounded in bytes and entries, for each cache and for all together.
 
-What is full removes expired entries first, then those that were not used for the longest time. No operation takes
+A full cache removes expired entries first, then those that were used longest ago. No operation takes
 longer than O(log n) per entry that it removes, so the event loop calls them directly.
 """
 
@@ -29,9 +29,10 @@ EVICTED_AT_ONCE: Final = 20_000
 """Maximum number of entries that one put evicts: more than the largest value needs. It has to be bounded because a
 cache may be declared anew, much smaller; then the sweep removes the rest."""
 _PARTS: Final = 64
-"""The ends of entries are kept in so many heaps, because removing stale items rebuilds a whole heap."""
+"""The number of heaps in which the expiries of entries are kept: several, because removing stale items rebuilds a
+whole heap."""
 _FEW: Final = 64
-"""So many stale items of a heap are not worth a rebuild."""
+"""Up to this number of stale items, a heap is not rebuilt."""
 
 Eviction = Literal["expired", "full"]
 
@@ -137,7 +138,7 @@ class _Pool:
         self.ends = _Ends()
 
     def is_over(self, entries: int = 0, size: int = 0) -> bool:
-        """Return whether the limits are exceeded, with so many entries and bytes more."""
+        """Return whether the limits would be exceeded with this many more entries and bytes."""
         return self.bytes + size > self.most_bytes or len(self.used) + entries > self.most_entries
 
     def add(self, entry: CacheEntry, item: tuple[float, int, CacheEntry]) -> None:
@@ -227,9 +228,9 @@ class Caches:
         return entry.value
 
     def put(self, name: CacheName, key: str, value: bytes, ttl_ms: int | None) -> None:
-        """Store a value for so many milliseconds, None: as long as the cache allows. It replaces the key's former one.
+        """Store a value for this number of milliseconds; None: as long as the cache allows.
 
-        Raises `UnknownCache`, and `ValueTooLarge`; the former value is then kept.
+        It replaces the key's former value. Raises `UnknownCache`, and `ValueTooLarge`; the former value is then kept.
         """
         cache = self._find(name)
         _require_key(key)
@@ -291,8 +292,10 @@ class Caches:
             await self._clock.sleep(SLICE_SECONDS if more else SWEEP_SECONDS)
 
     def sweep(self, most: int) -> bool:
-        """Remove up to `most` entries that have expired, were undeclared, or are over a limit; return whether more
-        are."""
+        """Remove up to `most` entries that have expired, were undeclared, or are over a limit.
+
+        Return whether more are.
+        """
         now = self._clock.monotonic()
         while most and (entry := self._all.ends.find_expired(now)) is not None:
             self._evict(entry, "expired")

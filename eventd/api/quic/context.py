@@ -48,7 +48,7 @@ class CacheRequests(Protocol):
 
 
 class HeldPlace:
-    """A place that is taken until it is given back."""
+    """One place of a limiter, which is taken until it is given back."""
 
     def __init__(self, limiter: ConcurrencyLimiter, grant: ClientGrant) -> None:
         """Take a place of the grant's identity. Raises `NoPlace`."""
@@ -113,7 +113,7 @@ class LinkPause:
             self._link.pause()
 
     def end(self) -> None:
-        """Note that it does not wait any more."""
+        """Note that a publish no longer waits."""
         self._waiting -= 1
         if not self._waiting:
             self._soon(self._resume)  # not at once: resuming calls the streams back

@@ -18,7 +18,7 @@ from eventd.streams.payloads import payloads_of
 class EventForm(NamedTuple):
     """The form of a subscriber's events: the maximum of events, and of the bytes of their payloads, in a frame.
 
-    `offsets`: whether binary frames say them. `as_json`: the stream whose events are messages instead.
+    `offsets`: whether binary frames contain the offset. `as_json`: the stream whose events are messages instead.
     """
 
     max_events: int
@@ -40,7 +40,7 @@ NO_FRAMES = EventFrames(b"", 0, 0, 0)
 
 
 def frames_of(page: Page, form: EventForm) -> EventFrames:
-    """Return the records of a page as frames; it is made once for each form."""
+    """Return the records of a page as frames, which are made once for each form."""
     found = page.found
     if found is None or not found.records:
         return NO_FRAMES

@@ -1,6 +1,7 @@
 """The stream of a subscription's events: a follower of a topic whose client reads over QUIC.
 
-Nothing is queued for it: a subscriber that does not read is left alone, and continues later from its own position.
+Nothing is queued for the client: a subscriber that does not read gets nothing more, and continues later from its own
+position.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _NEVER = float("inf")
 class EventOutput:
     """The sending side of an event stream. It is full from `Channel.mark` unsent bytes on until half of them are sent.
 
-    With a `delay`, it is also full for so many seconds after each write. `ended` is called once, when the client gets
-    nothing more.
+    With a `delay`, it is also full for that many seconds after each write. `ended` is called once, when the client
+    gets nothing more.
     """
 
     def __init__(self, clock: Clock, delay: float) -> None:
@@ -36,7 +37,8 @@ class EventOutput:
         self.ended: Callable[[], None] = lambda: None
         self.closed = False
         self.was_late = False
-        """Whether the client was behind, at its begin or because it did not read; its user sets it back."""
+        """Whether the client was behind, at the beginning or because it did not read. The code that uses this flag
+        resets it."""
         self._clock = clock
         self._delay = delay
         self._is_full = False
@@ -74,7 +76,7 @@ class EventOutput:
         self.finish()
 
     def finish(self) -> None:
-        """End the stream after what was written: that are whole frames."""
+        """End the stream after the frames that were written, which are complete."""
         if not self.closed:
             self._close()
             if self.channel is not None:
@@ -109,7 +111,7 @@ class EventOutput:
         self._close()
 
     def has_room(self) -> None:
-        """Continue: the client has read half of what it was behind."""
+        """Continue sending, because the client has read half of the unsent bytes."""
         self._is_full = False
         self._wake()
 
@@ -153,7 +155,7 @@ class EventStream(Follower):
 
     @property
     def grant(self) -> ClientGrant:
-        """Return what allows the subscription."""
+        """Return the grant that permits the subscription."""
         return self.subscription.grant
 
     @property
@@ -168,7 +170,7 @@ class EventStream(Follower):
 
     @property
     def is_late(self) -> bool:
-        """Return whether the subscriber does not read: where its topic ends is then not known from its pages."""
+        """Return whether the subscriber does not read, so that its pages do not show where its topic ends."""
         return self._output.full
 
     def note_head(self, seq: int) -> None:

@@ -41,8 +41,8 @@ class Channel(Protocol):
 class ClientGrant(Protocol):
     """Interface: what an authenticated stream may do, as long as its token is valid.
 
-    `key` is the key of the API that was the token; None for another token. `identity` tells apart whose connections,
-    streams and subscriptions count together.
+    `key` is the key of the API that was the token; None for another token. Connections, streams and subscriptions with
+    the same `identity` count together for limits.
     """
 
     @property
@@ -59,7 +59,7 @@ class ClientGrant(Protocol):
         ...
 
     def ended(self, now: int) -> str:
-        """Return why it is not valid any more; empty while it is. `now`: microseconds since 1970."""
+        """Return why the grant is no longer valid; empty while it is valid. `now`: microseconds since 1970."""
         ...
 
 
@@ -71,7 +71,7 @@ class Authenticator(Protocol):
         ...
 
     async def authenticate(self, tenant: str, token: str) -> ClientGrant:
-        """Return what a token permits. Raises `AuthFailed`."""
+        """Return the grant of a token. Raises `AuthFailed`."""
         ...
 
 
@@ -94,7 +94,8 @@ class SubscriptionPlaces(Protocol):
         ...
 
     def hold(self, id: int, subscription: OpenSubscription) -> None:
-        """Note whose place it is: the connection ends the subscription with its grant, or when the node stops."""
+        """Note which subscription has the place: the connection ends it when its grant ends, or when the node
+        stops."""
         ...
 
     def release(self, id: int) -> None:

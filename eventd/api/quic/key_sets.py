@@ -1,6 +1,7 @@
-"""Key sets in files and at URLs: read when they are declared, followed, and fetched again for an unknown key.
+"""Key sets in files and at URLs.
 
-A source that cannot be read, or does not hold a key set any more, keeps its known keys.
+They are read when they are declared, read again when they change, and fetched again for an unknown key. If a source
+cannot be read, or no longer holds a key set, its known keys stay in use.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from eventd.resources.stream_configuration import KeySourceConfig
 from eventd.runtime.clock import Clock
 
 WATCH_SECONDS: Final = 0.5
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 FRESH_SECONDS: Final = 3600.0
 """Seconds after which a URL is fetched again."""
 RETRY_SECONDS: Final = 60.0
@@ -107,7 +108,7 @@ class KeySets(Generic[K]):
     async def find(self, source: KeySourceConfig, key_id: str = "") -> tuple[K, ...]:
         """Return the keys of a declared source. It is read if it has not been read yet, or for an unknown `key_id`.
 
-        An empty `key_id` is not looked for.
+        For an empty `key_id`, the source is not read again.
         """
         found = self._sets.get(source)
         if found is None:
@@ -121,7 +122,7 @@ class KeySets(Generic[K]):
         return is_unknown and self._seconds_since(found.tried_at) >= AGAIN_SECONDS
 
     async def watch(self) -> None:
-        """Read files that have changed, and what has not been read yet; one look."""
+        """Check once: read the files that have changed, and the sources that have not been read yet."""
         files = [found for found in self._sets.values() if found.source.file]
         marks = await self._reader.marks([found.source for found in files]) if files else []
         for found, mark in zip(files, marks, strict=True):
@@ -131,7 +132,7 @@ class KeySets(Generic[K]):
                 await self._read(found)
 
     async def refresh(self) -> None:
-        """Fetch URLs that have not been fetched for long; one look."""
+        """Check once: fetch the URLs that are due."""
         for found in list(self._sets.values()):
             longest = RETRY_SECONDS if found.problem else FRESH_SECONDS
             if found.source.url and self._seconds_since(found.tried_at) >= longest:

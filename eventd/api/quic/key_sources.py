@@ -18,11 +18,11 @@ from eventd.text.credential import HINT, NoCredentials, path_of
 LARGEST: Final = 1 << 20
 """Maximum bytes of a key set, and of a file with a key."""
 READ_SECONDS: Final = 5.0
-"""Seconds after which a file or URL that has not been read is not readable."""
+"""Seconds after which a file or URL that is still being read counts as unreadable."""
 
 
 MARK_SECONDS: Final = 1.0
-"""How long the files of one folder may hold up the look at those of others."""
+"""Seconds for which checking the files of one folder may delay the check of other folders."""
 
 
 class KeySourceUnreadable(Exception):
@@ -38,7 +38,7 @@ class KeyContent(NamedTuple):
 
 
 FileMark = tuple[int, ...]
-"""Changes when a file is written or replaced, or its owner or mode is; empty for a file that is not there."""
+"""A text that changes when a file is written or replaced, or its owner or mode changes; empty for a missing file."""
 FetchKeys = Callable[[KeySourceConfig], Awaitable[bytes]]
 """Returns the body at the URL of a source, at most `LARGEST` bytes, in `READ_SECONDS`. Raises `KeySourceUnreadable`."""
 
@@ -46,7 +46,7 @@ FetchKeys = Callable[[KeySourceConfig], Awaitable[bytes]]
 class KeySourceReader:
     """Reads key sources. `credentials` is the service manager's folder of secrets.
 
-    A file that hangs holds a thread, and those that wait for it for `READ_SECONDS`, but nothing else.
+    A read that hangs blocks one thread, and for `READ_SECONDS` the callers that wait for this file, but nothing else.
     """
 
     def __init__(self, threads: ThreadFactory, credentials: Path | None, fetch: FetchKeys) -> None:

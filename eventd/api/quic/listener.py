@@ -27,11 +27,11 @@ from eventd.runtime.log_pause import LogPause
 from eventd.runtime.supervisor import Supervisor
 
 CHECK_SECONDS: Final = 0.25
-"""The pause between two checks of what has ended or takes too long."""
+"""Seconds between two checks for connections and streams that have ended or take too long."""
 DRAIN_SECONDS: Final = 0.02
-"""The pause between two looks at what a stopping listener waits for."""
+"""Seconds between two checks whether a stopping listener still has to wait."""
 LINGER_SECONDS: Final = 0.1
-"""How long a stopping listener leaves the last ends of streams to the network."""
+"""Seconds that a stopping listener waits for the last data of streams to leave."""
 GOODBYE: Final = "broker shutting down"
 
 logger = logging.getLogger("eventd.streams")
@@ -101,7 +101,7 @@ class StreamListener:
             self._server.use(certificate)
 
     def access_changed(self) -> None:
-        """End what keys or tenants that were removed had permitted, now."""
+        """End all streams and subscriptions that were permitted by keys or tenants which are now removed."""
         self._check()
 
     async def stop(self) -> None:

@@ -11,7 +11,7 @@ AUTH_SECONDS = 10.0
 UNPROVEN_FRAME_BYTES = 64 << 10
 """Maximum payload of a frame of a stream that is not authenticated."""
 MOST_UNANSWERED = 1024
-"""Requests of a stream that wait for their answer, from which on no further frame of that stream is taken."""
+"""Number of unanswered requests of a stream from which on no further frame of that stream is handled."""
 
 
 @dataclass(frozen=True, slots=True)

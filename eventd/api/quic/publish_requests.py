@@ -45,7 +45,7 @@ from eventd.streams.names import StreamName
 
 UNIT_BYTES: Final = 2048
 RECORD_BYTES: Final = 256
-"""What a batch, and each of its records, takes in memory besides its bytes; it counts in the budgets."""
+"""The memory that a batch, and each of its records, takes in addition to its bytes; it counts towards the budgets."""
 _LENGTH: Final = 4
 """The bytes of the count, and of each record's length."""
 MOST_TARGETS: Final = 64
@@ -284,5 +284,5 @@ class PublishRequests:
 
 
 def _is_over(payload: bytes, at: int, count: int) -> bool:
-    """Return whether a batch, whose records begin at an index, has too many of them, and is not just malformed."""
+    """Return whether a batch, whose records begin at an index, has too many records; False for a malformed one."""
     return MAX_RECORDS < count <= (len(payload) - at) // _LENGTH - 1

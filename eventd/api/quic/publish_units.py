@@ -1,7 +1,7 @@
 """The units of the log that the batches of one stream become.
 
 Batches for one topic that arrive while others are being written share a unit, because a unit costs as much as dozens of
-records. A batch is never split, and one that nothing precedes does not wait.
+records. A batch is never split, and a batch with no others before it does not wait.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 UNIT_RECORDS: Final = 512
 UNIT_BYTES: Final = 256 << 10
-"""A unit takes no further batch with which it would have more; it is then written as quickly as that of one client."""
+"""Maximum bytes of a unit of several batches, so that it is written as quickly as that of a single client."""
 
 logger = logging.getLogger("eventd.streams")
 
 
 class QueuedBatch(NamedTuple, Generic[T]):
-    """A batch with what its owner wants to know it by."""
+    """A batch, and the value by which its owner recognizes it."""
 
     payloads: Sequence[bytes]
     size: int
@@ -64,8 +64,10 @@ class SharedUnit(Generic[T]):
 
 
 class PublishUnits(Generic[T]):
-    """Writes the batches of one stream, in their order. `done` is called for each with its result or refusal, and then
-    `settled` once for all that were done together."""
+    """Writes the batches of one stream, in their order.
+
+    `done` is called for each with its result or refusal, and then `settled` once for all that were done together.
+    """
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class PublishUnits(Generic[T]):
             self.flush(key)
 
     def flush_first(self) -> None:
-        """Submit what waits if nothing precedes it, else at the end of this turn of the loop."""
+        """Submit the waiting batches immediately if no unit is under way, else at the end of this turn of the loop."""
         if self._open is None:
             return
         if self._order.is_idle:
@@ -103,7 +105,7 @@ class PublishUnits(Generic[T]):
             asyncio.get_running_loop().call_soon(self._flush_due)
 
     def flush(self, key: str = "") -> None:
-        """Submit what waits."""
+        """Submit the waiting batches."""
         unit, self._open = self._open, None
         if unit is not None:
             self._submit(unit, key)

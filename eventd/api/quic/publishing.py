@@ -73,7 +73,7 @@ class StoredBatch:
 
 
 class PublishOrder:
-    """Keeps the batches of one stream in their order: all that are under way are units of one turn."""
+    """Keeps the batches of one stream in their order, by giving all units that are under way the same `Turn`."""
 
     def __init__(self) -> None:
         self._under_way = 0
@@ -116,7 +116,7 @@ class Publisher:
     def submit(
         self, order: PublishOrder, subject: str, target: PublishTarget, batches: Sequence[Sequence[bytes]], key: str
     ) -> SubmittedUnit:
-        """Queue batches; the future gets their result once they are as safe as their topic says.
+        """Queue batches; the future gets their result once they are as durable as their topic requires.
 
         Raises `PublishRefusal` if the node stops.
         """

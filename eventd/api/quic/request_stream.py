@@ -1,7 +1,7 @@
 """One stream of a client: its frames, authentication, and the order in which requests are taken.
 
-There is no task for a frame: publishes become units of the log, whose completion fills the place of their answer. A
-stream that must wait takes no further frames; what still arrives counts in the connection's budget.
+Frames have no tasks of their own: publishes become units of the log, and the completion of a unit fills in the answer.
+A stream that must wait takes no further frames; what still arrives counts in the connection's budget.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ LONGEST_SESSION: Final = 64
 _PUBLISH: Final = int(Flags.PUBLISH)  # plain numbers are compared faster
 _ACKNOWLEDGED: Final = int(Flags.ACKNOWLEDGED)
 MOST_FRAMES: Final = 256
-"""Frames of one stream in a row, before other streams get their turn."""
+"""Number of frames of one stream that are handled in a row before other streams get their turn."""
 MOST_READY: Final = 64 << 10
-"""Bytes of answers that are known and not written, from which on no further frame of that stream is taken."""
+"""Number of bytes of unwritten answers from which on no further frame of that stream is handled."""
 MOST_COMMAS: Final = 80_000
-"""A message with more commas would have far too many records; it does not become objects at all."""
+"""Maximum number of commas in a message: one with more would have far too many records, and is refused before it is
+decoded."""
 
 logger = logging.getLogger("eventd.streams")
 
@@ -85,7 +86,7 @@ class RequestStream:
         self.state.connection.check_memory()
 
     def was_reset(self, code: int) -> None:
-        """Forget what has arrived of the next frame; what was requested before is answered."""
+        """Drop the incomplete next frame; requests that arrived before are still answered."""
         self._discard()
         self._peer_has_ended = True
         self._run()
@@ -110,7 +111,8 @@ class RequestStream:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing of it is under way: no request, no part of a frame, no unsent answer."""
+        """Return whether the stream is idle: no request is being handled, no part of a frame has arrived, no answer is
+        unsent."""
         state = self.state
         return (
             state.phase in (StreamPhase.FRESH, StreamPhase.READY)
@@ -131,7 +133,7 @@ class RequestStream:
         self.resume()
 
     def cut(self, reason: str) -> None:
-        """Throw away what has arrived, and end the stream: it holds too much memory."""
+        """Drop everything that has arrived, and end the stream, because it holds too much memory."""
         self._server.metrics.bad_frame("memory")
         self._discard()
         self.state.end(Error(message=reason))

@@ -120,7 +120,7 @@ class StreamSession:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether nothing of it is under way, and all that was written is sent."""
+        """Return whether no stream has anything under way, and everything that was written is sent."""
         return self.is_closed or self._link.is_closed or not (self._streams or self._subscriptions or self._link.unsent)
 
     @property
@@ -129,7 +129,10 @@ class StreamSession:
         return sum(stream.unhandled for stream in self._streams)
 
     def check(self, now: int) -> None:
-        """End what is not permitted any more or takes too long; keep the connection alive while it is in use."""
+        """End streams and subscriptions that are no longer permitted or take too long.
+
+        Keep the connection alive while it is in use.
+        """
         if self._link.is_closed:
             return
         self._context.pause.check(self._server.clock.monotonic())
@@ -153,7 +156,7 @@ class StreamSession:
                 stream.close()
 
     def shed(self) -> None:
-        """Throw away the bytes of the stream that holds most; the second time, end the connection."""
+        """Drop the bytes of the stream that holds most; at the second call, end the connection."""
         if self._was_cut:
             self._link.close(0, CONNECTION_FULL)
             return

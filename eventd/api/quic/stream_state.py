@@ -14,7 +14,7 @@ from eventd.streams.messages import Message
 
 HANDLED: Final = True
 MUST_WAIT: Final = False
-"""The results of a handler of frames: the frame is done with, or must be handled again once there is room."""
+"""The results of a handler of frames: the frame is handled, or must be handled again when there is room."""
 
 
 class StreamPhase(Enum):
@@ -36,7 +36,7 @@ class StreamState:
         self.resume = resume
         self.phase = StreamPhase.FRESH
         self.is_silent = channel.is_unidirectional
-        """Whether nothing is answered."""
+        """Whether the stream gets no answers."""
         self.answers = AnswerQueue(channel, self.finish)
         self.flags = int(ASSUMED)
         self.extensions: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class StreamState:
         self.held = 0
         """Its bytes in the budget of the connection."""
         self.unhandled = 0
-        """Those of them that belong to frames that were not handled."""
+        """How many of the stream's bytes in the budget belong to frames that were not handled yet."""
         self._grant: ClientGrant | None = None
         self._finished: Callable[[], None] | None = None
 
@@ -87,7 +87,7 @@ class StreamState:
     def find_refusal(self) -> str:
         """Return why no publish is accepted now; empty if there is room.
 
-        What the stream itself has sent behind it does not count: it has to be read anyway.
+        Bytes that the stream itself has sent after the publish do not count, because they must be read in any case.
         """
         return self.connection.budget.find_refusal(self.unhandled)
 

@@ -41,7 +41,7 @@ from eventd.streams.messages import (
 from eventd.streams.names import StreamName
 
 UNSENT: Final = 256 << 10
-"""Bytes that wait to be sent on one event stream, apart from a single event that is larger."""
+"""Maximum number of unsent bytes of one event stream, unless a single event is larger."""
 RECORDS: Final = 1024
 BYTES: Final = UNSENT // 2
 """Maximum number of records of a page, and its approximate bytes. A page is written while less than the rest waits."""
@@ -68,7 +68,8 @@ class StartPosition(NamedTuple):
 
 
 class CursorProblem(NamedTuple):
-    """An offset that is not there: `in_future` or not, the nearest offset that is, and the epoch of the topic."""
+    """The requested offset is not stored: whether it is `in_future`, the nearest stored offset, and the topic's
+    epoch."""
 
     in_future: bool
     requested: int
@@ -181,7 +182,8 @@ class Subscribing:
             self._v0.supervisor.spawn(events.run(), f"subscription of {topic.name}")
 
     async def measure_for_ever(self) -> None:
-        """Read again and again where topics end whose subscribers are behind: one that does not read learns nothing."""
+        """Regularly read the last seqs of topics whose subscribers are behind, because a subscriber that does not read
+        does not notice new records."""
         while True:
             await self._v0.clock.sleep(MEASURE_SECONDS)
             late = [stream for stream in self._open if stream.is_late]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the functions load the cryptography: a node without tenants
     from eventd.streams.issuer_tokens import IssuerKey, IssuerKeySet
 
 REFRESH_SECONDS: Final = 10.0
-"""Seconds between two looks for URLs that are due."""
+"""Seconds between two checks for URLs that are due."""
 
 
 class TokenSigner(NamedTuple):
@@ -89,7 +89,10 @@ class TenantKeys:
         return (*declared, *own, *found)
 
     def holds(self, tenant: str, raw: bytes) -> bool:
-        """Return whether a key, by its public bytes, may be one of a tenant's: also while its set is not read yet."""
+        """Return whether a key, given by its public bytes, may be one of a tenant's keys.
+
+        True also while the tenant's key set has not been read yet.
+        """
         if self._raw_generation != self.generation:
             self._raw, self._raw_generation = {}, self.generation
         if tenant not in self._raw:

@@ -17,7 +17,8 @@ from eventd.log.topics.errors import TopicFull
 
 RETRY_SECONDS: Final = 1
 NOT_NOW: Final = "the node cannot serve this request now; try again later"
-"""What clients read of a fault of the node. The log has the cause, which may name files and addresses of the node."""
+"""The text that clients get for a fault of the node. The cause, which may name files and addresses of the node, is
+only in the log."""
 _TEXT: Final = "text/plain"
 _KINDS: Final[dict[Kind, str]] = {"root": "a root token", "client": "a client token", "none": "no token"}
 

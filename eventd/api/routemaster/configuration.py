@@ -17,7 +17,8 @@ LEAST_KEY: Final = 16
 """Minimum number of characters of the administrator's key."""
 _EXAMPLE: Final = "CHANGE-ME"
 UNNAMED: Final = "client"
-"""The name of a token of the settings that has none: what stands before `--` is its name, and the rest is secret."""
+"""The name of a token of the settings that contains no name. In a token with a name, the name stands before `--`; the
+rest is secret."""
 
 
 def config_of(settings: Settings) -> SurfaceConfig:

@@ -1,4 +1,5 @@
-"""JSON of a request, with numbers as they are written: an event's numbers come out as they went in."""
+"""Decodes the JSON of a request and keeps numbers as they are written, so that the numbers of an event are not
+changed."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import msgspec
 from eventd.log.core.records import encoded
 
 _LONGEST_FLOAT: Final = 32
-"""A longer text of a fraction, which has no more digits than a double can hold, is replaced by the shortest one."""
+"""Maximum length of a fraction's text. A longer text is replaced by the shortest one for the same double."""
 _INTEGERS: Final = range(-(2**63), 2**64)
 
 

@@ -26,7 +26,7 @@ _MOST: Final = 2**63 - 1
 
 
 async def subscribe(call: SurfaceCall) -> web.Response:
-    """Make the client a subscriber, or change its settings and its topics, all at once."""
+    """Make the client a subscriber, or change its settings and its topics, in one transaction."""
     surface = call.surface
     wanted = read_settings(call.body)
     if reason := surface.judge(wanted.callback):
@@ -103,7 +103,7 @@ def _show(caller: Caller, state: SubscriberState) -> dict[str, Any]:
 
 
 async def unsubscribe(call: SurfaceCall) -> web.Response:
-    """End the whole subscription of the client, with what waits for it."""
+    """End the subscription of the client to all its topics, and drop the events that wait for it."""
     if call.caller.kind == "root":
         raise SubscriberNotFound
     await call.surface.log.submit(DeleteSubscriber(call.caller.identity))
@@ -112,7 +112,7 @@ async def unsubscribe(call: SurfaceCall) -> web.Response:
 
 
 async def leave(call: SurfaceCall) -> web.Response:
-    """End the subscription of the client to one topic; what waits is still delivered."""
+    """End the subscription of the client to one topic; events that wait already are still delivered."""
     identity, log = call.caller.identity, call.surface.log
     if call.caller.kind == "root":
         raise SubscriberNotFound

@@ -24,7 +24,7 @@ Kind = Literal["root", "client", "none"]
 
 
 class DueBatches(Protocol):
-    """Interface of what knows the batches that wait for subscribers."""
+    """Interface that counts the batches that are due to subscribers."""
 
     async def count_due(self, within: float) -> int:
         """Return the number of batches that are full, or whose window or retry ends within so many seconds."""
@@ -93,11 +93,11 @@ class SurfaceContext:
     due: DueBatches
     judge: Callable[[str], str]
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the events that wait are counted: that reads the log, so it is done once at a time."""
+    """A lock held while waiting events are counted: counting reads the log, so only one request at a time does it."""
 
 
 class Caller(NamedTuple):
-    """A caller. `token` is what a client has just sent, `key` what it stands for."""
+    """A caller. `token` is the token that a client has sent, `key` the key that belongs to it."""
 
     kind: Kind
     key: ApiKey = ANYONE

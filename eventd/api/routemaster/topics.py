@@ -22,7 +22,7 @@ async def list_topics(call: SurfaceCall) -> web.Response:
 
 
 async def delete(call: SurfaceCall) -> web.Response:
-    """Delete a topic; what waits for its subscribers is still delivered."""
+    """Delete a topic; events that wait for its subscribers are still delivered."""
     if not is_topic(call.name):
         return not_found()
     identity = None if call.caller.kind == "root" else call.caller.identity

@@ -22,7 +22,7 @@ _URL = re.compile(
 
 
 class ParsedUrl(NamedTuple):
-    """The parts of a URL that decide about it; None: it has no such part."""
+    """The parts of a URL that decide whether it is accepted; None if it has no such part."""
 
     scheme: str
     host: str | None
@@ -31,7 +31,7 @@ class ParsedUrl(NamedTuple):
 
 
 def parse_url(text: object) -> ParsedUrl | None:
-    """Return the parts of a URL; None if it is none, or longer than `MOST_BYTES`."""
+    """Return the parts of a URL; None for a text that is not a URL, or is longer than `MOST_BYTES`."""
     if not isinstance(text, str) or len(text) > MOST_BYTES:
         return None
     found = _URL.fullmatch(text)

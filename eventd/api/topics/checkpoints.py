@@ -21,7 +21,8 @@ ID_BYTES = 4096
 TOPIC_BYTES = 300
 """Estimated memory of the checkpoints of one stream for each topic, besides the events."""
 MOVES = 8192
-"""Number of events of one stream whose checkpoints are kept: more than fit into the buffers up to the client."""
+"""Number of newest events of one stream whose checkpoints are kept: more than fit into the buffers between node and
+client."""
 _CHECKPOINT = re.compile(r"([0-9a-f]{12})\.(\d{1,9})\.(\d{1,15})")
 _SEQS = msgspec.json.Decoder(dict[str, int])
 

@@ -1,4 +1,5 @@
-"""Submits the claims that arrive within a queue's `claim_jitter_ms` as one, so that no node gets all the jobs."""
+"""Collects the claims that arrive within a queue's `claim_jitter_ms` and submits them together, so that no single
+client gets all the jobs."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class OutgoingStream(Protocol):
 
     @property
     def full(self) -> bool:
-        """Return whether the client is to be left alone: it has much still to read."""
+        """Return whether nothing should be written now, because the client still has much to read."""
         ...
 
     def write(self, text: bytes) -> None:
@@ -57,7 +57,7 @@ class OutgoingStream(Protocol):
         ...
 
     def send_last(self, text: bytes) -> None:
-        """Send a last message; a client that does not read must not hold up the node."""
+        """Send a last message, without letting a client that does not read delay the node."""
         ...
 
 
@@ -123,7 +123,7 @@ class FollowedTopic:
         self.is_first = True
         """Whether nothing has been read for the client yet."""
         self.owes_end = True
-        """Whether the client must be notified when it catches up."""
+        """Whether the client must still be notified when it has caught up."""
         self.has_left = False
         self._hidden = frozenset(map(encoded, nodes))
         self._follower = follower

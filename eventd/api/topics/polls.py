@@ -14,7 +14,7 @@ from eventd.log.topics.topic_page import TopicPage, TopicQuery, read_topic_page
 
 
 class Poll:
-    """A wait for one page that several clients share, as long as one of them remains."""
+    """A wait for one page, shared by several clients. It lasts as long as one of them remains."""
 
     def __init__(self, ask: TopicQuery, watch: Watch, v0: V0) -> None:
         self.watch = watch
@@ -76,10 +76,10 @@ def is_at_end(found: TopicPage) -> bool:
 
 
 async def wait_for_more(v0: V0, ask: TopicQuery, first: TopicPage, seconds: float) -> TopicPage:
-    """Return the page as soon as it has news or ends at another seq than `first`; or as it is when the time is over,
-    or the node stops.
+    """Return the page as soon as it has news or ends at another seq than `first`.
 
-    The watch begins before the page is read again, so nothing that is written in between is missed.
+    Or as it is when the time is over, or the node stops. The watch begins before the page is read again, so nothing
+    that is written in between is missed.
     """
     over = v0.clock.timer(seconds)
     with v0.part(Polls).of(first.topic_id, ask) as poll:

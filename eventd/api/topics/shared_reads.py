@@ -24,7 +24,7 @@ T = TypeVar("T")
 LINGER_SECONDS = 0.2
 """How long a page is shared with other clients, as long as nothing is written to its topic."""
 AT_ONCE = 50
-"""The most clients that are served before the event loop turns to other work."""
+"""Maximum number of clients that are served before the event loop turns to other work."""
 
 
 _NODE = re.compile(r'{"\$seq":\d+,"\$ts":\d+,"\$node":("(?:[^"\\]|\\.)*")')

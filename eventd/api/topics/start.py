@@ -25,7 +25,7 @@ MOST_TOPICS = 256
 MOST_RECORDS = 1000
 MOST_BYTES = 8 << 20
 MOST_SEQ = 2**63 - 1
-"""A seq that no topic reaches."""
+"""A seq larger than that of any record."""
 
 
 class From(Struct, kw_only=True):

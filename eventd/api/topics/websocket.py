@@ -40,9 +40,9 @@ MOST_FOLLOWED = 4096
 LARGE_BYTES = 900_000
 """A batch of this size may be decoded in a thread, or be written in a transaction of large batches."""
 UNDER_WAY = 64
-"""The most publishes of one client that wait for the disk together."""
+"""Maximum number of publishes of one client that wait for the disk at the same time."""
 AT_ONCE = 50
-"""The most frames of one client that are read before the event loop turns to others."""
+"""Maximum number of frames of one client that are read before the event loop turns to other work."""
 SILENT_SECONDS = 15.0
 """After this time without a page sent to it, a client is pinged, which detects a dead connection."""
 CLOSE_SECONDS = 1.0

@@ -27,7 +27,7 @@ from federation.lines import size_of
 MAX_RECORDS = 10_000
 MAX_RECORD_BYTES = 1 << 20
 _BLANKS = 4
-"""The text of a record, with blanks, may have this many times the bytes of the largest record."""
+"""How many times larger than the largest record the text of a record may be before white space is removed."""
 _MANY = 8 * MAX_RECORDS
 """A body with more elements than this is refused before its records become objects and are counted exactly."""
 MAX_META_BYTES = 16 << 10
@@ -140,7 +140,7 @@ def _read_key(key: str) -> str:
 
 
 def _bulk(records: Sequence[RecordIn]) -> int:
-    """Return a measure of the time to read a batch: its bytes of data, plus a constant for each record."""
+    """Return an estimate of the time to read a batch: its bytes of data, plus a constant for each record."""
     return sum([len(record.data) for record in records]) + 128 * len(records)
 
 
@@ -189,8 +189,10 @@ class _BatchReader:
         self._sizes: list[int] = []
 
     def read(self, record: RecordIn) -> tuple[str, int]:
-        """Return the stored form of a record, and how many bytes its data and meta have. Raises `Invalid` and
-        `RecordTooLarge`."""
+        """Return the stored form of a record, and how many bytes its data and meta have.
+
+        Raises `Invalid` and `RecordTooLarge`.
+        """
         node, tag, meta = self._default if record.node is None else record.node, record.tag, bytes(record.meta)
         node_text = "" if node is None else self._nodes.get(node) or _read(self._nodes, node, "node", MAX_NODE_BYTES)
         tag_text = "" if tag is None else self._tags.get(tag) or _read(self._tags, tag, "tag", MAX_TAG_BYTES)

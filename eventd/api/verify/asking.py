@@ -1,4 +1,4 @@
-"""The peer of a request, and the way to ask it, for all operations that question a peer."""
+"""Finds the peer of a request, and opens connections to ask it questions, for all operations that do so."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_asked(conn: Connection, group: str, peer: str) -> tuple[GroupConfig, Pe
 
 @asynccontextmanager
 async def asking(services: Services, group: GroupConfig, peer: PeerConfig) -> AsyncIterator[Asker]:
-    """Yield what asks the peer, over connections of its own, which are closed afterwards."""
+    """Yield an `Asker` for the peer, over separate connections, which are closed afterwards."""
     ring = await asyncio.to_thread(services.ring, group)
     transport = Transport(services.clock, services.credentials, threads=services.database.threads)
     try:

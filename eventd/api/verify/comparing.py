@@ -45,7 +45,7 @@ EVENTS_PER_BUCKET = 8
 """Before the peer is queried, buckets are merged until they hold about this many events: to transfer the sums of
 smaller ones would cost more than to query the events of those that differ."""
 FEWEST = 64
-"""Buckets are not merged for that reason while there are at most this many."""
+"""If there are at most this many buckets, they are not merged to reach `EVENTS_PER_BUCKET`."""
 MOST_ROUNDS = 5
 """Maximum number of rounds, each of which reads both sides' events in as many of the differing buckets as fit."""
 MOST_RESTARTS = 2
@@ -55,7 +55,8 @@ MOST_PAGES = 10_000
 
 
 class Progress(NamedTuple):
-    """The progress of a stage: positions done, of how many; `of` is 0 if unknown or none."""
+    """The progress of a stage: the number of positions that are done, of the total `of`, which is 0 if it is unknown
+    or zero."""
 
     stage: str
     done: int

@@ -1,4 +1,7 @@
-"""The findings of a comparison: events that the peer lacks, and why; ids that it holds alone, or for other events."""
+"""The findings of a comparison: events that the peer lacks, with reasons.
+
+Ids that only the peer has, or has for other events.
+"""
 
 from __future__ import annotations
 
@@ -108,10 +111,10 @@ class Findings:
     """All findings, as numbers and the first ids.
 
     `compared`: this node's records in the scope. `waiting`: events for the peer beyond the scope. `aside`: events that
-    do not count as missing, by reason: a verdict or, of events not `compared`, the exception of a batch.
-    `extras` and `extra`: ids that the peer holds as events of this node, and that this log does not know. `others` and
-    `other`: ids under which the peer holds another event. `unresolved`: buckets and events for which no explanation was
-    found. `listed`: the number of ids in all `gaps`.
+    do not count as missing, by reason: a verdict or, of events not `compared`, the exception of a batch. `extras` and
+    `extra`: ids that the peer holds as events of this node, and that this log does not know. `others` and `other`: ids
+    under which the peer holds another event. `unresolved`: how many buckets and events differ without an explanation.
+    `listed`: the number of ids in all `gaps`.
     """
 
     compared: int = 0

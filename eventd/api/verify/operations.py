@@ -27,9 +27,10 @@ from eventd.store.rows.verifications import Verification
 from federation.peers import PROTOCOL_V1
 
 VERIFY = "verify"
-"""The name of the question among the workers."""
+"""The name of this question in the protocol between the workers of a node."""
 PATIENCE_SECONDS = 60.0
-"""How long another worker may take beyond the requested time: its last step may wait for the peer."""
+"""Seconds that another worker may take in addition to the requested time, because its last step may wait for the
+peer."""
 LOOK_SECONDS = 2.0
 """How long another worker may take to report its progress: a page waits for it."""
 BACKGROUND_SECONDS = 600.0
@@ -37,7 +38,7 @@ BACKGROUND_SECONDS = 600.0
 MOST_IN_BACKGROUND = 4
 """Maximum number of comparisons of a process that work without requests."""
 _SLICE_SECONDS = 5.0
-"""How long such a comparison works before it looks whether its time is over."""
+"""Seconds for which such a comparison works before it checks whether its time is over."""
 FORGOTTEN_SECONDS = 10.0
 """After this time without a call, another caller may begin a comparison in place of an unfinished one."""
 
@@ -82,7 +83,10 @@ _runs: WeakKeyDictionary[Database, dict[tuple[str, str], _Run]] = WeakKeyDiction
 
 
 async def verify(services: Services, params: Verify) -> dict[str, Any]:
-    """Compare in the worker that serves the group, whichever worker has the request: it has the unfinished ones."""
+    """Compare, in the worker that serves the group, because that worker has the unfinished comparisons.
+
+    Other workers pass the request on to it.
+    """
     if services.ask_worker is None:
         return await _verify_here(services, params)
     question = params.model_dump_json(by_alias=True).encode()
@@ -186,7 +190,10 @@ async def _drive(asked: _Asked, run: _Run) -> dict[str, Any] | EventdError:
 
 
 async def _advance(asked: _Asked, run: _Run, seconds: float) -> tuple[bool, str]:
-    """Continue a comparison, whose lock the caller holds. Return whether it is done, and why it compared nothing."""
+    """Continue a comparison, whose lock the caller holds.
+
+    Return whether the comparison is done, and why nothing was compared, if that is so.
+    """
     clock, why = asked.services.clock, ""
     begun = clock.monotonic()
     try:

@@ -14,7 +14,8 @@ from federation.returned import ReturnedEvents
 R = TypeVar("R", State, Ids, ReturnedEvents)
 
 GRACE_SECONDS = 30.0
-"""Time that a step may take beyond that of the call: a peer that is busy, or on a slow link, needs some seconds."""
+"""Seconds that a step may continue after the time of the call is over: a peer that is busy, or on a slow link, needs
+some seconds."""
 MOST_QUESTIONS = 500
 """Maximum number of questions in one call."""
 HASHED_BYTES = 256 << 20
@@ -26,7 +27,7 @@ class CallEnded(Exception):
 
 
 class PullBudget:
-    """What is left of one call. `waits` returns whether the client still waits for the answer."""
+    """The budget that is left of one call. `waits` returns whether the client still waits for the answer."""
 
     def __init__(self, clock: Clock, seconds: float, waits: Callable[[], bool]) -> None:
         self._clock = clock

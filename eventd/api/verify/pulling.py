@@ -1,7 +1,7 @@
 """The operation that gets this node's own events back from a peer, after a restore from an older copy.
 
-Each call works for a while and returns where the next one continues; nothing else is kept in between. What is stored is
-known the next time, so an interrupted run is simply begun again.
+Each call works for a while and returns where the next one continues; nothing else is kept in between. Events that are
+stored are not requested again, so an interrupted run can simply be started again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_PAGES = 10_000
 MOST_SHOWN = 100
 """Maximum number of unproven events that one answer lists."""
 LOOKED_UP = 1000
-"""Number of ids that are looked up in this log at once."""
+"""Number of ids that are looked up in this log in one step."""
 STORED_BYTES = 8 << 20
 """Approximate limit of the bytes of events that one transaction stores."""
 _POSITION = re.compile(f"[0-9]{{1,{len(str(MAX_POSITION))}}}")
@@ -66,9 +66,10 @@ class Pull(Params):
 
 
 class PullPosition(NamedTuple):
-    """Where a run is: the `page`th page begins after position `after` of the peer's log, in the epoch `history`.
+    """The progress of a run: page number `page` begins after position `after` of the peer's log, in the epoch
+    `history`.
 
-    The first `done` ids of the page are dealt with. The run ends at the position `upto`.
+    The first `done` ids of the page are finished. The run ends at the position `upto`.
     """
 
     history: str

@@ -1,6 +1,7 @@
 """Judges events that a peer returned: each must be one of this node, and a receipt of the peer may name it.
 
-A receipt is the word of the peer, which could invent it and the event, unless this node's own ledger has it, too.
+A receipt is only a claim of the peer, which could invent both receipt and event, unless this node's own ledger
+confirms it.
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ class _ReturnedEvent(NamedTuple):
 
 
 class _JudgedBatch(NamedTuple):
-    """The digests, by id, of the events that give the digest in the receipt of a batch; none if they do not."""
+    """The digests, by id, of the events of a batch, if they result in the digest that the batch's receipt states.
+
+    None otherwise.
+    """
 
     digests: Mapping[str, bytes] = {}
     confirmed: bool = False
@@ -183,7 +187,8 @@ class ReturnedCheck:
         return Returned(returned.event, returned.body, receipt.batch, "", batch.confirmed)
 
     async def _prove(self, stated: BatchReceipt, receipt: Receipt, answer: _CheckedAnswer) -> _JudgedBatch:
-        """Compose the batch again, and return the digests of its events if it gives the digest in its receipt."""
+        """Compose the batch again, and return the digests of its events if the batch has the digest that the receipt
+        states."""
         covered = Range.from_header(stated.range)
         confirmed = await self._require_agreement(receipt, covered)
         ids = stated.ids

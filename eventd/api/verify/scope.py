@@ -113,7 +113,10 @@ def _what(selector: Selector, *, own: bool, since: int | None) -> RecordScope:
 
 
 def _upto(head: Head, cursor: Cursor, state: State) -> int:
-    """Return the last position of the scope: the peer has what its mark covers, even before the receipt arrives."""
+    """Return the last position of the scope.
+
+    The peer's mark counts, because the peer has everything up to it even before the receipt arrives here.
+    """
     mark = state.mark
     if mark is None or mark.epoch != head.epoch or mark.upto > head.last:
         return cursor.position

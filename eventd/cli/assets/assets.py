@@ -85,7 +85,7 @@ def _differs(each: InstalledFile, folder: Path) -> bool:
 
 
 def _chosen(names: list[str]) -> list[InstalledFile]:
-    """Return the files of these assets, of all without names. Raises `NotFound`."""
+    """Return the files of the assets with these names; without names, of all assets. Raises `NotFound`."""
     found = _by_asset()
     for name in names:
         if name not in found:

@@ -1,4 +1,4 @@
-"""The files that are installed beside the program, below `share/`, or that a checkout holds for that."""
+"""The files that are installed beside the program, below `share/`, or their sources in a checkout."""
 
 from __future__ import annotations
 
@@ -58,9 +58,8 @@ def _of_checkout(top: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _of_distribution(top: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files that the installation has recorded.
-
-    `pip install --target` records other places than those it uses, so three places are tried.
+    """Yield the files that the installation has recorded. `pip install --target` records other paths than it uses, so
+    three paths are tried for each file.
     """
     try:
         recorded = distribution("routerd-eventd").files or ()

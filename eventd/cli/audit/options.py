@@ -1,4 +1,4 @@
-"""Options that several commands of the audit have."""
+"""The options that several commands of the audit share."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def checked_by(check: Callable[[Any], object]) -> Callable[[Any], Any]:
 
 
 def wrong_use(error: Invalid) -> typer.BadParameter:
-    """Return the error of a wrong command line, with the message and the hint of an error in options."""
+    """Return the error for wrong use of the command line, with the message and the hint of the given error."""
     return typer.BadParameter("; ".join(filter(None, (error.message, error.hint))))
 
 
@@ -73,7 +73,8 @@ def check_time(text: str) -> None:
 SILENCE = Duration.read("15m")
 MEMORY = Size.read("2GiB")
 LEAST_MEMORY = Size.read("512MiB")
-"""Spark refuses to start with a heap below 450 MiB, of which Java's collector takes a part."""
+"""Minimum of `--memory`: Spark refuses to start with a heap below 450 MiB, and Java's collector takes a part of the
+heap."""
 
 FailOption = Annotated[
     list[str] | None,
@@ -177,7 +178,7 @@ StorageOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """The options that every command has which audits a lake."""
+    """The options shared by all commands that audit a lake."""
 
     lake: LakeOption = ""
     fail_on: FailOption = None

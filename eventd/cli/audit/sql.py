@@ -20,7 +20,7 @@ _FormatOption = Annotated[
 ]
 
 _MOST_ROWS: Final = 2**31 - 2
-"""Spark counts rows with 32 bits, and one more than the limit is read."""
+"""Maximum of `--limit`: Spark counts rows with 32 bits, and one row more than the limit is read."""
 
 
 @offline("no_headers", output=(_FormatOption, "table"))
@@ -65,5 +65,5 @@ def sql(
 
 
 def _shared_name(names: Sequence[str]) -> str | None:
-    """Return the first name that two columns have; None if all are distinct."""
+    """Return the first name that two columns share; None if all names are distinct."""
     return next((name for at, name in enumerate(names) if name in names[:at]), None)

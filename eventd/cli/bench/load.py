@@ -58,8 +58,8 @@ _PEER: Final = {
 class Load:
     """The load options that a measurement offers, with their defaults; a default of 0 leaves the option out.
 
-    The help of `--events` calls the events `what`, `lines` is that of `--in-flight`, `unit` is what has
-    `--size`. `peer` adds the options for a second node.
+    For help texts: `what` is the noun for the events in `--events`, `lines` is the text of `--in-flight`, `unit` is
+    the thing whose size `--size` sets. `peer` adds the options for a second node.
     """
 
     events: int = 0

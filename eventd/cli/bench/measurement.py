@@ -41,7 +41,7 @@ _NODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measurement to run, and the arguments of its plan that its load options do not give."""
+    """A measurement to run, and the arguments of its plan that do not come from its load options."""
 
     bench: Benchmark
     wanted: Mapping[str, Any] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def _look_before(keeping: ResultFiles) -> list[dict[str, Any]]:
 def _measure(bench: Benchmark, plan: BenchPlan) -> Result:
     """Run the measurement on a loop like a node's, and return its result; a signal exits with 128 + its number.
 
-    In any case it stops its nodes, deletes its files, and notes what could not be removed.
+    In any case it stops its nodes, deletes its files, and prints a note about files that could not be removed.
     """
     import uvloop
 

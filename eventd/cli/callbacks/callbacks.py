@@ -242,6 +242,6 @@ async def reset(
 
 
 def note_unserved(session: Session) -> None:
-    """Say that what a command has asked for waits, if no node runs that would do it."""
+    """Print a note if no node runs: the action of the command is stored, and waits until a node starts."""
     if session.out.is_table and not session.serving():
         note("note: no node serves this database now; events are sent when one starts")

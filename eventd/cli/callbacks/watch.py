@@ -16,7 +16,7 @@ _UNSTEADY = ("waitingSeconds", "head", "position")
 
 
 async def watch_callbacks(session: Session, group: str, columns: Sequence[Column]) -> None:
-    """Show each callback, and again when more changes than its position and lag, until Ctrl-C."""
+    """Show each callback, and show it again when any value other than its position and lag changes, until Ctrl-C."""
     show, clock = session.out.stream_rows(columns, name=lambda row: str(row["callback"])), SystemClock()
     seen: dict[str, dict[str, Any]] = {}
     try:

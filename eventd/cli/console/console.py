@@ -41,11 +41,11 @@ def console(
 
 
 async def _nothing() -> None:
-    """Nothing is left to close."""
+    """Do nothing: there is nothing to close."""
 
 
 def _chosen(session: Session, *, every: bool) -> list[tuple[str, NodeChoice, NodeContext | None]]:
-    """Return the nodes to show, each with its context, None for one that --server names.
+    """Return the nodes to show, each with its context; the context is None for a node that --server names.
 
     Raises `NotFound`, and `BadParameter` for options that would change nothing.
     """
@@ -73,7 +73,8 @@ def _split(names: str, contexts: Contexts) -> list[str]:
 
 
 def _reach(name: str, choice: NodeChoice, context: NodeContext | None) -> NodeAccess:
-    """Return a node and the connection to it; the reason instead if its key or its address cannot be used."""
+    """Return a node and the connection to it; if its key or its address cannot be used, the reason instead of the
+    connection."""
     from eventd.client.connection import ONCE, Connection
     from eventd.console.many.console import NodeAccess
     from eventd.console.many.remote_node import MOST_BYTES, NodeOptions

@@ -36,14 +36,14 @@ from eventd.tls.files import CertificateUnusable, ServerTlsConfig
 
 LITTLE_SPACE = 1 << 30
 NO_SPACE = 64 << 20
-"""Free bytes below which a disk is a warning, and below which it is a failure."""
+"""Free bytes of a disk below which the check warns, and below which it fails."""
 
 R = TypeVar("R")
 State = Literal["ok", "warning", "failed"]
 
 
 class Check(NamedTuple):
-    """The result of one check; `detail` says what it found."""
+    """The result of one check; `detail` describes it in words."""
 
     name: str
     state: State
@@ -161,7 +161,7 @@ def keys_of(settings: Settings) -> Keys:
 def _database_rows(settings: Settings, read: Callable[[Connection], list[R]]) -> list[R]:
     """Return rows of the database; none if it is missing or cannot be read, which other checks report.
 
-    Raises `DatabaseUnavailable`: whether there are keys is then unknown.
+    Raises `DatabaseUnavailable` if the database does not answer, so that it is unknown whether there are keys.
     """
     try:
         with closing(Database(settings.database_url)) as database:
@@ -235,7 +235,7 @@ def _look_inside(settings: Settings, database: Database) -> Iterator[Check]:
 def _check_certificates(settings: Settings, database: Database) -> Iterator[Check]:
     """Yield a warning for each group, peer and callback whose certificate files cannot be used; one check if all can.
 
-    A node starts all the same: only that listener, or that link, does not work.
+    A node starts even if files cannot be used: only the listener or link that needs them does not work.
     """
     declared = database.read_now(read_resources)
     groups = {name: one for name, one in effective(declared).items() if settings.group in (None, name)}

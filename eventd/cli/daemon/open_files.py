@@ -8,7 +8,8 @@ import resource
 from eventd.settings.model import Settings
 
 BESIDE = 64
-"""Files that a node needs besides connections: its database, its listeners, the pipes of plugins."""
+"""Number of open files that a node needs besides connections: for its database, its listeners, the pipes of
+plugins."""
 
 logger = logging.getLogger("eventd.serve")
 

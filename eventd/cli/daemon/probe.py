@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import ssl
 
 SECONDS = 2.0
-"""How long each step may take by default: to connect, and until the next part of the answer."""
+"""Seconds that each step may take by default: connecting, and waiting for the next part of the answer."""
 MOST_BYTES = 64 << 10
 """Maximum bytes of an answer that are read."""
 _PORT = "8780"
@@ -55,9 +55,8 @@ class ProbeFailed(Exception):
 
 
 def read_words(words: Sequence[str]) -> Probe | None:
-    """Return the probe that these arguments ask for; None if the full command line has to read them.
-
-    That one knows --help, --timeout and how to report mistakes, and takes ten times as long.
+    """Return the probe that these arguments request; None if the full command line has to parse them. The full one
+    supports --help and --timeout and reports mistakes, but takes ten times as long to load.
     """
     found: dict[str, str | bool] = {}
     rest = iter(words)
@@ -76,7 +75,7 @@ def read_words(words: Sequence[str]) -> Probe | None:
 
 
 def run_probe(probe: Probe, environ: Mapping[str, str] | None = None) -> str:
-    """Ask the node; return its first words, `alive` or `ready`. Raises `ProbeFailed`."""
+    """Ask the node; return the text to print, which begins with `alive` or `ready`. Raises `ProbeFailed`."""
     known = probe_environment(environ)
     server = probe.server or known.get("EVENTD_SERVER", "")
     path = "/healthz"
@@ -155,7 +154,8 @@ def _key(probe: Probe, known: Mapping[str, str]) -> str:
 
 
 class _TlsFiles(NamedTuple):
-    """The files of a connection over TLS; empty: the system's CAs, and no certificate to show."""
+    """The files for a connection over TLS. If they are empty, the system's CAs are used, and no client certificate is
+    shown."""
 
     ca: str
     cert: str
@@ -215,7 +215,7 @@ def _ask(server: str, path: str, key: str, files: _TlsFiles, seconds: float) -> 
 
 
 class _NotHttp(Exception):
-    """The answer is not one in HTTP."""
+    """The answer is not HTTP."""
 
 
 def _exchange(connection: socket.socket, head: str) -> tuple[int, str]:

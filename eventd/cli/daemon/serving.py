@@ -27,7 +27,8 @@ from eventd.tracing.starting import start_tracing
 GRACE_SECONDS = 5.0
 """Seconds that a stop may take beyond the drain time, for closing listeners and the database."""
 ONE_REQUEST_SECONDS = 0.5
-"""Signals within this many seconds count as one: `timeout`, among others, sends its signal twice."""
+"""Signals within this many seconds count as one request to stop: some programs, such as `timeout`, send a signal
+twice."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 logger = logging.getLogger("eventd.serve")
@@ -127,7 +128,8 @@ class ServiceRunner:
     async def _unless_signalled(
         self, step: Callable[[], Coroutine[Any, Any, None]], signals: tuple[signal.Signals, ...]
     ) -> bool:
-        """Run `step` and return True; if one of `signals` comes before it has ended, cancel it and return False."""
+        """Run `step` and return True; if one of `signals` arrives before the step has ended, cancel the step and
+        return False."""
         if self._end or (self._reload and signal.SIGHUP in signals):
             return False
         self._yields_to = signals

@@ -190,7 +190,7 @@ class Standby:
 
 
 class ClaimSilence:
-    """For how long each holder of a claim has not checked it, by the clock of this process."""
+    """Measures for how long each holder of a claim has not checked the claim, by the clock of this process."""
 
     def __init__(self) -> None:
         self._since: dict[ClaimHolder, float] = {}
@@ -198,7 +198,8 @@ class ClaimSilence:
     def over(self, holders: Sequence[ClaimHolder], now: float) -> list[ClaimHolder]:
         """Return the holders whose time `checked` has been the same in all calls for `SILENT_SECONDS`.
 
-        One without that time is left out. Call it repeatedly, with all holders and the monotonic time in seconds.
+        A holder without that time is left out. Call this repeatedly, with all holders and the monotonic time in
+        seconds.
         """
         self._since = {holder: self._since.get(holder, now) for holder in holders if holder.checked}
         return [holder for holder, since in self._since.items() if now - since >= SILENT_SECONDS]

@@ -59,7 +59,7 @@ class WorkerConfig(NamedTuple):
 
 
 class Workers:
-    """The workers of one node, which end when this process ends for any reason."""
+    """The workers of one node. They are killed when this process ends for any reason."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Workers:
     async def start(self) -> None:
         """Start all workers; returns when all are ready. Raises OSError, and `EventdError` if one fails.
 
-        One that ends or hangs before it is ready has failed; all are then stopped.
+        A worker that ends or hangs before it is ready has failed; then all workers are stopped.
         """
         try:
             await self._start()
@@ -214,7 +214,7 @@ class _Worker:
         self.process.kill()
 
     def _hear(self, chunk: bytes) -> None:
-        """Take in messages of the worker: that its loop runs, that it is ready, or why it cannot start."""
+        """Read messages of the worker: that its event loop runs, that it is ready, or why it cannot start."""
         self._received += chunk
         self._heard = True
         while b"\n" in self._received:

@@ -23,7 +23,7 @@ _COLOURS: Final = {"site-a": "green", "site-b": "orange", "site-c": "blue"}
 PAUSE_SECONDS: Final = 0.25
 """The time between two events of each node: a link to a node that was killed fails at the next one."""
 _ROUNDS, _FIRST_EXAMPLES = 20, 6
-"""Rounds of events between two examples, and how many there are at the beginning."""
+"""Number of rounds of events between two examples, and the number of examples at the beginning."""
 _MOST_INPUT: Final = 4096
 
 
@@ -49,7 +49,7 @@ class ConsoleDemo:
         self._narrator = narrator
         self._nodes = list(self.stage.nodes.values())
         self._down: dict[str, bool] = {}
-        """The nodes that were killed: whether they have been started again."""
+        """The nodes that were killed, each with whether it has been started again."""
 
     async def play(self) -> None:
         """Run all steps in order, and then until the task is cancelled."""
@@ -100,7 +100,7 @@ class ConsoleDemo:
                 await self.stage.emit(node, event)
 
     def _report(self) -> None:
-        """Say which nodes have died since the last time, and which are back."""
+        """Print which nodes have died since the last call, and which run again."""
         for node in self._nodes:
             if not node.running and node.name not in self._down:
                 self._down[node.name] = False
@@ -124,7 +124,7 @@ class ConsoleDemo:
 
 @contextmanager
 def _pressed_enter(act: Callable[[], None]) -> Iterator[None]:
-    """Within the block, call `act` for each line of standard input; never if that cannot be waited for."""
+    """Within the block, call `act` for each line of standard input; never if standard input cannot be watched."""
     loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
 
     def read() -> None:

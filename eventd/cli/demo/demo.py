@@ -94,7 +94,7 @@ async def start_nodes(
 ) -> None:
     """Start the nodes as peers of each other, and wait until all are ready.
 
-    `about`: what is said of the others. `more`: files that the first node applies, too.
+    `about`: a remark about the other nodes, to be printed. `more`: further files that the first node applies.
     """
     narrator.act("1", "Three nodes, each a peer of the others")
     key = stage.write_key()
@@ -324,7 +324,7 @@ class Demo:
 
 
 def _program(name: str) -> str:
-    """Return what to type in the present folder to run the program `name`: its name, its path or `python -m`."""
+    """Return the command that runs the program `name` from the present folder: its name, its path or `python -m`."""
     beside, found = Path(sys.argv[0]).absolute().with_name(name), shutil.which(name)
     if not beside.exists():
         return name if found else f"{shlex.quote(sys.executable)} -m eventd.cli.{name.replace('-', '_')}"

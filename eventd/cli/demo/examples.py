@@ -1,4 +1,5 @@
-"""What one node of the demo has besides events: a plugin that refuses one of them, and orders that become jobs."""
+"""The examples on one node of the demo besides events: a plugin that refuses one event, and orders that become
+jobs."""
 
 from __future__ import annotations
 

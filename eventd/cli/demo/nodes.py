@@ -359,7 +359,7 @@ def _link(row: Mapping[str, Any]) -> DemoLink:
 
 
 def _hold(events: Sequence[Mapping[str, Any]]) -> Contents:
-    """Return these events as contents. The digest ignores where and when the node stored an event."""
+    """Return the `Contents` of these events. The digest ignores where and when the node stored an event."""
     local = ("recordedAt", "seq", "path")
     portable = [{name: value for name, value in event.items() if name not in local} for event in events]
     digest = hashlib.sha256()

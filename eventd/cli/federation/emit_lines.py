@@ -1,4 +1,5 @@
-"""Emits many events from standard input: valid lines are stored, invalid ones reported without delaying others."""
+"""Emits many events from standard input: valid lines are stored, and invalid lines are reported without delaying the
+valid ones."""
 
 from __future__ import annotations
 
@@ -23,9 +24,10 @@ LINGER = 0.2
 """Seconds that a line waits for others before it is sent without them."""
 LONGEST_LINE = 16 << 20
 SHOWN = 100
-"""Invalid lines that are reported one by one; all are counted."""
+"""Maximum number of invalid lines that are reported individually; all are counted."""
 MOST_BAD = 10_000
-"""Invalid lines that are kept for the JSON output: an endless input must not fill the memory."""
+"""Maximum number of invalid lines that are kept for the JSON output, so that an endless input does not fill the
+memory."""
 
 Line = tuple[int, dict[str, Any]]
 
@@ -143,12 +145,13 @@ class Emission:
         return any(self._waiting.values())
 
     def progress(self, ahead: int) -> str:
-        """Return a text with the line to repeat from: all before it are stored or refused. `ahead`: first not added."""
+        """Return a text that names the line from which to repeat the input: all lines before it are stored or refused.
+        `ahead` is the first line that was not added."""
         first = min([ahead, *(lines[0][0] for lines in self._waiting.values() if lines)])
         return f"lines before {first} are done; repeat from there"
 
     def _interrupted(self, error: EventdError) -> EventdError:
-        """Return the error itself, after adding to its hint from which line to repeat the input."""
+        """Return the error, after adding to its hint the line from which to repeat the input."""
         hint = self.progress(max(lines[-1][0] for lines in self._waiting.values() if lines))
         error.hint = f"{error.hint}; {hint}" if error.hint else hint
         return error

@@ -32,7 +32,7 @@ from eventd.errors import Invalid
 from eventd.text.plural import counted
 
 DEFAULTS = ("type", "subject", "sourceNode", "ttl")
-"""Members that an option supplies for all lines that lack them."""
+"""The members of events that options supply for all lines that lack them."""
 OPTION_OF = {"id": "--id", "dedupeKey": "--dedupe-key", "payload": "--payload", "observedAt": "--observed-at"}
 
 

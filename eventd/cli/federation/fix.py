@@ -1,4 +1,5 @@
-"""Has the node send a peer the events that it lacks, and compares again, while that makes progress."""
+"""Has the node send a peer the events that the peer lacks, and compares again; repeats this while it makes
+progress."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from eventd.errors import Conflict, NotFound
 from eventd.text.plural import counted
 
 LONG = 1000
-"""Gaps with at least this many events are sent as a range; shorter ones together, by their ids."""
+"""Gaps with at least this many events are sent as a range; the events of shorter gaps are sent together, by their
+ids."""
 IDS_AT_ONCE = 10_000
 REPAIRS_AT_ONCE = 8
-"""Maximum number of repairs that are requested at once; the rest follows when they are done."""
+"""Maximum number of repairs that are requested at a time; the rest follows when these are done."""
 MOST_ROUNDS = 50
 LOOK_SECONDS = 0.25
 STILL_SECONDS = 60.0

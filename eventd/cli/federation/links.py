@@ -91,7 +91,8 @@ async def summary(
 
 
 def _tell_losses(row: Mapping[str, Any]) -> None:
-    """Note how many events expired, were refused or have no known state: the short table has no such columns."""
+    """Print a note with the numbers of events that expired, were refused or have no known state, for which the short
+    table has no columns."""
     words = {"expired": "expired before delivery", "refused": "refused", "unknown": "of unknown state"}
     lost = [f"{row[name]} {word}" for name, word in words.items() if row[name]]
     if lost:

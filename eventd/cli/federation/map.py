@@ -22,9 +22,9 @@ ANSWERS = {
     "invalid": "unknown (invalid answer)",
     "unasked": "not asked",
 }
-"""How the table names what is known of a node's links."""
+"""The words of the table for how much is known of a node's links."""
 _SILENT = ("unreachable", "invalid")
-"""The answers of nodes whose last report may have ended."""
+"""The answers of nodes whose last report may be out of date."""
 
 Row = Mapping[str, Any]
 

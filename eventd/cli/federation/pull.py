@@ -41,7 +41,8 @@ HARMLESS = frozenset(("expired", "hereMeanwhile"))
 
 
 async def pull(session: Session, group: str, peer: str, *, accept_unproven: bool, dry_run: bool) -> None:
-    """Have the node get its events back, call by call, and show the counts; exits with status 4 if some are left."""
+    """Have the node get its events back, call by call, and show the counts. Exits with status 4 if some events were
+    not stored."""
     params = {"group": group, "peer": peer, "accept_unproven": accept_unproven, "dry_run": dry_run}
     total: Counter[str] = Counter()
     left: Counter[str] = Counter()
@@ -65,7 +66,8 @@ async def pull(session: Session, group: str, peer: str, *, accept_unproven: bool
 
 
 def _progress(position: str) -> tuple[int, int]:
-    """Return how far the peer's log was read, and to where, from the position that an answer gives."""
+    """Return how far the peer's log was read, and up to which position it will be read, from the position in an
+    answer."""
     _, upto, after, *_ = position.split(":")
     return int(after), int(upto)
 

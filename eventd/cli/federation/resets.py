@@ -1,4 +1,4 @@
-"""What `reset --dry-run` of a subscription or a callback says."""
+"""The output of `reset --dry-run` for a subscription or a callback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eventd.text.plural import counted
 
 
 def planned(answer: Mapping[str, Any], name: str, verb: str) -> str:
-    """Return what a dry run of a reset says: `verb` is what happens to events once more."""
+    """Return the sentence about a dry run of a reset. `verb` says what happens to repeated events, such as `run`."""
     more = "" if answer["countIsExact"] else "more than "
     again = f"{more}{counted(answer['again'], 'event')} would {verb} again"
     skipped = f"{more}{counted(answer['skipped'], 'event')} would be skipped"

@@ -62,7 +62,8 @@ async def _follow(session: Session, group: str, asked: dict[str, Any], show: Any
 
 
 async def watch_links(session: Session, groups: Sequence[str], columns: Sequence[Column], peer: str) -> None:
-    """Show each outbound link, and again when more than `lagSeconds`, `head` or `position` changes, until Ctrl-C."""
+    """Show each outbound link, and show it again when any value other than `lagSeconds`, `head` or `position` changes,
+    until Ctrl-C."""
     show = session.out.stream_rows(columns, name=lambda row: f"{row['group']}/{row['peer']}")
     clock = SystemClock()
     seen: dict[tuple[str, str], dict[str, Any]] = {}

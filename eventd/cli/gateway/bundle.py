@@ -16,11 +16,12 @@ MOST_BYTES: Final = 256 << 20
 """Maximum size of a bundle's answers, unpacked: one that was made by `support-bundle` has far less."""
 _MAKE: Final = "make one with routerctl support-bundle"
 _PLAIN: Final = frozenset({"limit", "after", "newest"})
-"""Parameters that choose a part of a list, which is recorded as a whole."""
+"""Parameters that select a part of a list. They are ignored, because a bundle has the whole list."""
 
 
 class BundleGateway:
-    """Answers operations from a support bundle. What it does not hold raises `Unavailable`."""
+    """Answers operations from a support bundle. Raises `Unavailable` for an operation that the bundle does not
+    contain."""
 
     needs_loop = False
 
@@ -67,7 +68,7 @@ class BundleGateway:
         raise NotFound(f"{asked['kind']}/{asked['name']} does not exist in {self._path}")
 
     def serving(self) -> str:
-        """Return which process the bundle was made of; empty if no node ran."""
+        """Return the process of the node whose state the bundle contains; empty if no node ran."""
         return str(self._manifest.get("serving", ""))
 
     async def close(self) -> None:
@@ -75,7 +76,7 @@ class BundleGateway:
 
 
 def _significant(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that make a difference: those that are set, and choose no part of a list."""
+    """Return the parameters that identify an answer: those that are set and do not only select a part of a list."""
     given = {name: value for name, value in params.items() if value not in ("", None, [], (), False)}
     return {name: value for name, value in given.items() if name not in _PLAIN}
 

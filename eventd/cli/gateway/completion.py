@@ -1,6 +1,6 @@
-"""Completes names on the command line: asks the node, briefly and silently, and remembers answers for some seconds.
-
-Nothing is asked without a server, a context or a node at the local socket, nor where the key comes from a program.
+"""Completes names on the command line: asks the node, with a short timeout and without error messages, and remembers
+answers for some seconds. It does not ask without a server, a context or a node at the local socket, nor if a program
+supplies the key.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from eventd.cli.gateway.node_choice import NodeChoice
 
 SECONDS: Final = 0.3
-"""How long the node may take, with the connection to it."""
+"""Seconds that the connection and the node's answer may take together."""
 KEPT_SECONDS: Final = 5.0
 _STALE_SECONDS: Final = 60.0
 _DELIVERED: Final = "delivered="
 _STATES: Final = tuple(f"state={state}" for state in ("running", "backing-off", "blocked", "paused", "failed"))
 _OF_RESOURCES: Final = ("generation>", "deleted")
 _CONDITIONS: Final = {"node": ("ready",), "event": (_DELIVERED,), "queue": ("caught-up",)}
-"""The conditions of what is no resource."""
+"""The conditions of objects that are not resources."""
 
 
 class _Late(Exception):
@@ -37,42 +37,42 @@ class _Late(Exception):
 
 
 def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the groups whose names begin so."""
+    """Return the groups whose names begin with the typed text."""
     return _ask(ctx, "group", incomplete)
 
 
 def complete_peer(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the peers whose node names begin so."""
+    """Return the peers whose node names begin with the typed text."""
     return _ask(ctx, "peer", incomplete)
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the topics whose names begin so."""
+    """Return the topics whose names begin with the typed text."""
     return _ask(ctx, "topic", incomplete)
 
 
 def complete_event(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids of stored events that begin so."""
+    """Return the ids of stored events that begin with the typed text."""
     return _ask(ctx, "event", incomplete)
 
 
 def complete_subscription(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the subscriptions whose names begin so."""
+    """Return the subscriptions whose names begin with the typed text."""
     return _ask(ctx, "resource", incomplete, "EventSubscription")
 
 
 def complete_callback(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the callbacks whose names begin so."""
+    """Return the callbacks whose names begin with the typed text."""
     return _ask(ctx, "resource", incomplete, "EventCallback")
 
 
 def complete_plugin(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the plugins whose names begin so."""
+    """Return the plugins whose names begin with the typed text."""
     return _ask(ctx, "resource", incomplete, "Plugin")
 
 
 def complete_kind(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the kinds that begin so; behind `KIND/` the resources of the kind."""
+    """Return the kinds that begin with the typed text; after `KIND/`, the resources of the kind."""
     kind, slash, prefix = incomplete.partition("/")
     if slash:
         return [f"{kind}/{name}" for name in _ask(ctx, "resource", prefix, kind)]
@@ -83,7 +83,7 @@ def complete_kind(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_waited(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return what `wait` waits for: kinds, `KIND/NAME`, `node`, `event/ID` and `queue/TOPIC`."""
+    """Return the objects that `wait` can wait for: kinds, `KIND/NAME`, `node`, `event/ID` and `queue/TOPIC`."""
     what, slash, prefix = incomplete.partition("/")
     asked = {"event": "event", "queue": "topic"}.get(what)
     if slash and asked:
@@ -92,7 +92,7 @@ def complete_waited(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_condition(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the conditions that `wait` takes for what the command line names; behind `delivered=` the peers."""
+    """Return the conditions that `wait` accepts for the object on the command line; after `delivered=`, the peers."""
     words = [str(ctx.params.get("kind") or ""), *ctx.args]  # before an option without its value, they are not parsed
     kind = next((word for word in words if word), "").partition("/")[0]
     if incomplete.startswith(_DELIVERED):
@@ -117,7 +117,7 @@ def _conditions(kind: str) -> Sequence[str]:
 
 
 def complete_field(incomplete: str) -> list[str]:
-    """Return the kinds that begin so; behind `KIND.` the fields, one level at a time."""
+    """Return the kinds that begin with the typed text; after `KIND.`, the fields, one level at a time."""
     from eventd.errors import NotFound
     from eventd.resources.kinds.explanation import explain
     from eventd.resources.kinds.registry import KINDS, find_kind
@@ -136,13 +136,13 @@ def complete_field(incomplete: str) -> list[str]:
 
 
 def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the resources of the kind on the command line whose names begin so."""
+    """Return the resources of the kind on the command line whose names begin with the typed text."""
     kind = str(ctx.params.get("kind") or "")
     return [] if "/" in kind or not kind else _ask(ctx, "resource", incomplete, kind)
 
 
 def complete_context(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the contexts whose names begin so."""
+    """Return the contexts whose names begin with the typed text."""
     from eventd.cli.gateway.contexts import read_contexts
 
     try:
@@ -205,7 +205,7 @@ async def _call(gateway: ApiGateway, params: dict[str, str]) -> dict[str, Any]:
 
 
 def _without_loop(running: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-    """Run what needs no event loop, as the access to a node blocks."""
+    """Run a coroutine that needs no event loop, because the access to a node blocks."""
     try:
         running.send(None)
     except StopIteration as end:
@@ -216,7 +216,7 @@ def _without_loop(running: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """Raise `_Late` in the block after so many seconds, whatever it waits for."""
+    """Raise `_Late` in the block after this many seconds, whatever the block waits for."""
     before = signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -238,7 +238,7 @@ def _cache_file(question: str) -> Path | None:
 
 
 def _remembered(file: Path | None) -> list[str] | None:
-    """Return the names that were answered some seconds ago; None if there are none, or they are older."""
+    """Return the remembered names for a question; None if there are none, or they are too old."""
     from eventd.runtime.clock import SystemClock
 
     with suppress(OSError, ValueError):

@@ -20,7 +20,7 @@ LARGEST: Final = 1 << 20
 """Maximum bytes of the file."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _OPTIONS: Final = ("key", "key_file", "ca_file", "client_cert", "client_key", "server_name", "pin")
-"""The options of the command line that a context sets, too."""
+"""The options of the command line that a context can also set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +199,9 @@ def shown_members(context: NodeContext) -> dict[str, Any]:
 def in_context(node: NodeChoice, given: Mapping[str, str], *, many: bool = False) -> NodeChoice:
     """Return the options with those of the context that applies; unchanged without one.
 
-    With `many`, the command takes several contexts and reads them itself. `given`: where each option comes from,
-    `COMMANDLINE`, `ENVIRONMENT` or elsewhere. A context on the command line precedes variables. Raises `NotFound` for
-    an unknown context, and `Invalid` for an unusable file.
+    With `many`, the command takes several contexts and reads them itself. `given`: where each option comes from:
+    `COMMANDLINE`, `ENVIRONMENT` or elsewhere. A context on the command line has precedence over variables. Raises
+    `NotFound` for an unknown context, and `Invalid` for an unusable file.
     """
     written = {name for name, place in given.items() if place == "COMMANDLINE"}
     if node.bundle is not None or written & {"server", "database", "data_dir", "state_file"}:

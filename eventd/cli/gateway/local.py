@@ -123,7 +123,8 @@ class LocalGateway:
         return self._socket
 
     def serving(self) -> str:
-        """Return each process that serves the database, as `holder` does; empty before `call` or `connection`."""
+        """Return the processes that serve the database, like `holder`; empty before the first `call` or
+        `connection`."""
         from eventd.cli.gateway.lock import holder
 
         return holder(self._services.database) if self._services else ""
@@ -171,7 +172,8 @@ class LocalGateway:
         )
 
     def note_on_callbacks(self) -> str:
-        """Return a note for a changed callback whose address this command's settings may have allowed; else empty."""
+        """Return a note if the address of a changed callback was checked by this command's settings instead of the
+        node's; else empty."""
         if not self._settings.callback_allow:
             return ""
         origin = self._settings.origin("callback_allow")

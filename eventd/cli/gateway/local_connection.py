@@ -1,4 +1,5 @@
-"""Connects `eventd.client` to a local database: this process answers, over a socket only what needs one."""
+"""Connects `eventd.client` to a local database: this process answers the requests, and uses a socket only for requests
+that need one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from eventd.client.connection import Connection, Frame, Query, Retry, require_su
 
 
 class LocalConnection(Connection):
-    """A connection to `topics`; `serve` returns the socket of a server for streams, and for what only it answers."""
+    """A connection to `topics`; `serve` returns the socket of a server for streams and for other requests that only a
+    server can answer."""
 
     def __init__(self, topics: LocalTopics, serve: Callable[[], Awaitable[Path]], retry: Retry) -> None:
         super().__init__(SERVER, retry=retry)
@@ -29,7 +31,7 @@ class LocalConnection(Connection):
         seconds: float,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
-        """Answer a request in this process; none of these has headers that count."""
+        """Answer a request in this process; the headers are ignored, because none matters for these requests."""
         answer = await self._topics.answer(method, path, content)
         if answer is None:
             return await (await self._connect()).send(method, path, content, seconds)

@@ -24,8 +24,8 @@ def lock_path(database: Database) -> Path | None:
 def serving_lock(database: Database) -> Iterator[None]:
     """Lock a SQLite database for this process. Raises `Conflict`, which names the file and the holder.
 
-    Does nothing on Postgres: see `claimed`. The kernel releases the lock when the process ends for any reason; a
-    leftover file means nothing.
+    Does nothing on Postgres: see `claimed`. The kernel releases the lock when the process ends for any reason, so a
+    leftover file does not mean that the database is locked.
     """
     path = lock_path(database)
     if path is None:
@@ -57,7 +57,7 @@ def serving_lock(database: Database) -> Iterator[None]:
 def _create_lock(path: Path, database: Path | None) -> None:
     """Create the lock file, unless it exists, for the owner of the database, or of the folder of a missing one.
 
-    Otherwise a command of root would keep the node's user from its own database.
+    Otherwise, after a command run by root, the node's user could not lock its own database.
     """
     with contextlib.suppress(OSError):  # it exists, or opening it says better why it cannot be created
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -19,8 +19,8 @@ class NodeChoice:
     """The options that name a node. A named database has precedence over a server.
 
     `bundle` is a support bundle that is read instead of a node. `context` names where they come from, empty for the
-    command line and variables; `key_command`, `group` and `protected` are set by contexts alone. `confirmed`: a command
-    does not ask in a protected context.
+    command line and variables; `key_command`, `group` and `protected` are set by contexts alone. `confirmed`: commands
+    do not ask for confirmation, even in a protected context.
     """
 
     server: str

@@ -14,7 +14,8 @@ from eventd.net.local_socket import DATABASE_HEADER, NAME, ROOT, Peer, SocketFol
 from eventd.settings.location import NodeLocation
 
 HELLO_SECONDS = 2.0
-"""How long a node may take to show that it serves the right database; then the database is opened instead."""
+"""Seconds that a node may take to show that it serves the right database; after that, the database is opened
+directly."""
 SERVER = "http://localhost"
 _RESTART = "unless its setting local_socket is off on purpose, restart the node with local_socket = true"
 _MOST_LINE_BYTES = 64 << 10
@@ -22,7 +23,7 @@ _MOST_HEADERS = 256
 
 
 class _Broken(Exception):
-    """The connection ended, or what came over it is not an answer."""
+    """The connection has ended, or the received bytes are not an HTTP answer."""
 
 
 class HttpConnection:
@@ -130,7 +131,7 @@ class SocketGateway(ApiGateway):
 
 
 def find_node(location: NodeLocation) -> tuple[SocketGateway | None, SocketProblem | None]:
-    """Return access to the node at a location; without a usable socket, None and the reason."""
+    """Return access to the node at a location, and an empty reason; without a usable socket, None and the reason."""
     problem: SocketProblem | None = None
     for path in location.folders:
         try:
@@ -162,7 +163,7 @@ def _open(path: Path, location: NodeLocation) -> SocketGateway:
 
 
 def _greet(connection: HttpConnection, shown: Path) -> None:
-    """Ask the node whether it serves the right database. Raises `SocketUnusable` unless it says so in time."""
+    """Ask the node whether it serves the right database. Raises `SocketUnusable` unless it confirms that in time."""
     try:
         status, _ = connection.ask("GET", "/healthz", None, HELLO_SECONDS, _MOST_LINE_BYTES)
     except (OSError, _Broken) as error:

@@ -1,4 +1,4 @@
-"""Commands that end or drop something ask first where the context of the node is protected."""
+"""Commands that end or drop something ask for confirmation first if the context of the node is protected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ ENDING: Final = {
     "routemaster.rotate_token": "replace the token {handle}",
     "routemaster.revoke_token": "delete the token {handle}",
 }
-"""The operations that end, drop or move something: what a question says that they do. Names are their parameters."""
+"""The operations that end, drop or move something, each with the text of the question. Names in braces are parameters
+of the operation."""
 
 
 def confirm_operation(node: NodeChoice, operation: str, params: Mapping[str, Any]) -> None:
@@ -41,8 +42,7 @@ def confirm_operation(node: NodeChoice, operation: str, params: Mapping[str, Any
 
 
 def confirm_ending(node: NodeChoice, what: str) -> None:
-    """Ask before something ends in a protected context. `what` begins with a verb.
-
+    """In a protected context, ask for confirmation before something ends. `what` is the action and begins with a verb.
     Raises `EventdError` unless it is confirmed.
     """
     if not can_ask():

@@ -14,7 +14,7 @@ from eventd.tls.reasons import HandshakeFailed, describe, failure_at_client
 
 
 class SecureConnection(HTTPConnection):
-    """Connects as `declared` says; by default, the system's CAs verify the node."""
+    """Connects with the TLS options in `declared`; by default, the system's CAs verify the node."""
 
     def __init__(self, host: str, port: int, declared: ClientTlsConfig | None, *, timeout: float) -> None:
         super().__init__(host, port, timeout=timeout)

@@ -114,7 +114,8 @@ class Session:
         return LocalGateway(settings, make=self.make, pretend=self.pretend, socket_problem=problem)
 
     def _find_node(self) -> tuple[SocketGateway | None, SocketProblem | None]:
-        """Return access to the node at the local socket; without one, None, and the reason if one is wanted."""
+        """Return access to the node at the local socket; without a usable socket, None, and the reason if it is
+        requested."""
         from eventd.settings.location import locate
 
         location = locate(**self.node.flags())
@@ -132,7 +133,8 @@ class Session:
         return self.gateway.serving()
 
     def note_on_callbacks(self) -> str:
-        """Return a note for a changed callback that no node has judged, but this command; empty for others."""
+        """Return a note for a changed callback whose address this command has checked and no node; empty for
+        others."""
         from eventd.cli.gateway.local import LocalGateway
 
         return self.gateway.note_on_callbacks() if isinstance(self.gateway, LocalGateway) else ""
@@ -181,16 +183,17 @@ _MAY_ASK: Final = "may_ask"
 
 
 def only_calls(command: Asking) -> Asking:
-    """Mark an async command that awaits only `session.call`, except with `--watch`. Write it below `connected`.
-
-    Where a node answers, the command runs without an event loop, which takes longer to load than the command.
+    """Mark an async command that awaits only `session.call`, except with `--watch`. Write this decorator below
+    `connected`. If a node answers, the command then runs without an event loop, which takes longer to load than the
+    command.
     """
     vars(command)[_ONLY_CALLS] = True
     return command
 
 
 def may_ask(command: Asking) -> Asking:
-    """Mark an async command that asks in a protected context, which adds `--yes`. Write it below `connected`."""
+    """Mark an async command that asks for confirmation in a protected context; this adds the option `--yes`. Write
+    this decorator below `connected`."""
     vars(command)[_MAY_ASK] = True
     return command
 
@@ -225,7 +228,7 @@ def _begin_connected(command: Callable[..., Any], session: Session, given: dict[
 
 
 def _not_taken(options: Mapping[str, tuple[Any, Any]], own: list[inspect.Parameter]) -> dict[str, tuple[Any, Any]]:
-    """Return the shared options whose spellings are not those of a command's own options."""
+    """Return the shared options whose names are not used by the command's own options."""
     taken = {word for parameter in own for about in parameter.annotation.__metadata__ for word in _spellings(about)}
     return {name: option for name, option in options.items() if not taken & _spellings(option[0].__metadata__[0])}
 
@@ -266,7 +269,8 @@ def _with_options(
 
 
 def _places(called: typer.Context) -> dict[str, str]:
-    """Return where each shared option comes from, such as `COMMANDLINE` or `ENVIRONMENT`; empty for those not there."""
+    """Return where each shared option comes from, such as `COMMANDLINE` or `ENVIRONMENT`; empty for options that the
+    command lacks."""
     return {name: str(getattr(called.get_parameter_source(name), "name", "")) for name in SHARED}
 
 

@@ -42,7 +42,7 @@ DONE = (
 )
 
 PAUSE = 2.0
-"""Seconds between two examinations with `--watch`."""
+"""Seconds between two runs of the checks with `--watch`."""
 
 
 @connected

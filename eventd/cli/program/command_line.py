@@ -30,7 +30,7 @@ from eventd.cli.terminal.output import note
 from eventd.text.quoting import quoted
 
 _NEGATIVE = re.compile(r"-[0-9.]")
-"""The form of negative numbers, which the library takes for options."""
+"""Matches negative numbers, which the library would mistake for options."""
 
 
 class Leaf(NamedTuple):
@@ -150,7 +150,7 @@ class Group(_OwnParams, TyperGroup):
         _write_section(formatter, "Commands", [*rows.items()])
 
     def _listed(self, name: str) -> Any:
-        """Return a command, or one without its code that is enough for a list."""
+        """Return a command, or a substitute without its code that is sufficient for a list."""
         if name in self.commands:
             return self.commands[name]
         one = self.tree[name]
@@ -187,7 +187,7 @@ def _shared(ctx: Any) -> Mapping[str, bool]:
 
 
 def _behind_command(args: Sequence[str], shared: Mapping[str, bool]) -> list[str]:
-    """Return the arguments with the shared options that precede the command moved to after its name."""
+    """Return the arguments, with the shared options that precede the command moved behind its name."""
     kept: list[str] = []
     moved: list[str] = []
     at = 0
@@ -238,7 +238,7 @@ def _suggest_shown_options(error: Any, context: Any) -> None:
 
 
 def _advice(option: str, context: Any) -> str:
-    """Return what to do about an option that needs a command, is refused, or is meant as an argument.
+    """Return the advice about an option that needs a command, is refused, or is meant as an argument.
 
     The text ends in `; `, as a part of a message; it is empty for any other option.
     """

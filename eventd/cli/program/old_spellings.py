@@ -1,7 +1,7 @@
 """Spellings of commands, options and values that the help no longer shows. These tables are the only lists of them.
 
-Scripts use them, so each works as before and prints one notice on stderr, a synonym none; those that cannot work are
-refused with a remedy.
+Scripts use them, so each works as before and prints one notice on stderr (a synonym prints none). Spellings that can
+no longer work are refused with a remedy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 RENAMED_OPTIONS: Final = {"--database-url": "--database"}
 RENAMED_OPTIONS_OF: Final[Mapping[str, Mapping[str, str]]] = {"audit verify-report": {"--keys": "--auditor-keys"}}
-"""Options of single commands. Other commands have options of the old name."""
+"""Renamed options of single commands. Other commands still have options of the old name."""
 RENAMED_COMMANDS: Final = {"federation peers": "federation links"}
 
 SPARK_SIZES: Final = {"audit run": "--memory", "audit stream": "--memory"}
@@ -20,7 +20,8 @@ SPARK_SIZES: Final = {"audit run": "--memory", "audit stream": "--memory"}
 _SPARK_SIZE: Final = re.compile(r"([0-9]{1,9})([kmgt]b?|[KMGT])")
 
 SYNONYMS: Final = {"fed": "federation", "federation subscription": "subscription"}
-"""Documented second names of groups: these need no notice. The longer one applies to the result of the other."""
+"""Documented second names of groups of commands, which print no notice. A longer synonym is applied to the result of a
+shorter one."""
 
 _KEY = ("--key", "--key-file")
 _NODE = ("--server", *_KEY, "--database", "--data-dir", "--state-file")
@@ -70,7 +71,8 @@ REFUSED_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "bench fanout": dict.fromkeys(("--server", "--database"), _OWN_NODES),
     "bench subscriptions": {"--server": _OWN_NODES},
 }
-"""What to do about options that would change what these commands of `routerctl` do."""
+"""Options of `routerctl` commands that are refused because they would change what the command does, each with a
+remedy."""
 
 
 def command_of(path: str) -> str:
@@ -106,5 +108,5 @@ def unused_options(path: str) -> tuple[str, ...]:
 
 
 def remedy(path: str, option: str) -> str:
-    """Return what to do about an option that this command refuses; empty for any other option."""
+    """Return the remedy for an option that this command refuses; empty for any other option."""
     return REFUSED_OPTIONS.get(command_of(path), {}).get(option, "")

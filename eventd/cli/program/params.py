@@ -59,7 +59,8 @@ class _Parameter:
         return int(read) if isinstance(read, Duration | Size) else read  # handled before the command
 
     def _remarks(self: Any, default: Any) -> str:
-        """Return what the help adds: the default, the bounds, whether it is required."""
+        """Return the remarks that the help adds to the description: the default, the bounds, whether the parameter is
+        required."""
         shown = default not in (None, "", False, []) and self.show_default
         bounds = {"at least": self.min, "at most": self.max} if self.min or self.max is not None else {}
         kind = self.type_descriptor.annotation
@@ -142,6 +143,6 @@ def _is_blank(value: Any) -> bool:
 
 
 def _blank_message(param: Any) -> str:
-    """Return the message for an empty value, which a script with an unset variable would pass by mistake."""
+    """Return the error message for an empty value, which a script with an unset variable would pass by mistake."""
     way = "write a value" if param.required else "write a value, or leave it out"
     return f"must not be empty: {way}"

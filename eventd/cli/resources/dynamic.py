@@ -74,7 +74,7 @@ def _source(row: Mapping[str, Any]) -> str:
 
 
 async def _answers(session: Session, operation: str, **params: Any) -> AsyncIterator[dict[str, Any]]:
-    """Yield the answer of an operation, and its new answer whenever that has changed, until Ctrl-C."""
+    """Yield the answer of an operation, and then each changed answer, until Ctrl-C."""
     clock, state = SystemClock(), ""
     try:
         while True:

@@ -94,7 +94,7 @@ def _request(edited: EditedFile, *, force: bool) -> dict[str, Any]:
 def _comments(problem: EventdError, above: int) -> tuple[str, ...]:
     """Return a problem as lines of comments at the top of the file, below `above` others.
 
-    The lines that it names are those of the file as it opens.
+    Line numbers in the problem are converted to those of the file as it opens.
     """
     lines = [problem.message, *([f"hint: {problem.hint}"] if problem.hint else [])]
     texts = [text for line in lines for text in line.splitlines()]
@@ -165,7 +165,7 @@ class EditedFile:
         return False
 
     def remove(self) -> None:
-        """Remove the file with all that the editor wrote beside it."""
+        """Remove the file, and all files that the editor wrote beside it."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

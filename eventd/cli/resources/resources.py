@@ -65,7 +65,7 @@ async def apply(
 
 
 def _losses(changes: Sequence[Mapping[str, Any]]) -> str:
-    """Return what changes delete, as a part of a sentence; empty if they delete nothing."""
+    """Return the part of a sentence that says what the changes delete; empty if they delete nothing."""
     deleted = [_deletion(change) for change in changes if change["action"] == "deleted"]
     lowered = [
         f"{' and '.join(change['lowers'])} of {full_name(change)}, by which older records or events are deleted"
@@ -148,7 +148,7 @@ def _is_text(raw: bytes) -> bool:
 
 
 def show_changes(session: Session, answer: Mapping[str, Any]) -> None:
-    """Print what an apply or a deletion has changed, or would change."""
+    """Print the changes that an apply or a deletion has made, or would make."""
     changes, suffix, verb = answer["changes"], "", "were deleted with it"
     if answer["dryRun"]:
         suffix, verb = " (dry run)", "would be deleted with it"

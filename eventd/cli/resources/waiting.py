@@ -72,7 +72,7 @@ async def wait(
 
 
 async def _last_answer(session: Session, kind: str, name: str, condition: str, seconds: float) -> Mapping[str, Any]:
-    """Return the answer that the condition is met, or the last one before the time is over."""
+    """Return the answer that says that the condition is met; if it is not met in time, the last answer."""
     from eventd.runtime.clock import SystemClock
 
     clock, what = SystemClock(), f"{kind}/{name}" if name else kind
@@ -100,7 +100,8 @@ def _seconds(left: float) -> int:
 
 
 def _may_come(error: Exception, kind: str, before: Mapping[str, Any]) -> bool:
-    """Return whether the node may start or come back: if it is waited for, or has answered before."""
+    """Return whether to keep trying a node that does not answer: if the command waits for the node itself, or the node
+    has answered before."""
     return kind.lower() == NODE or (isinstance(error, Unavailable) and bool(before))
 
 

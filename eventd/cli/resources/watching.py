@@ -19,7 +19,8 @@ Key = tuple[str, str, str]
 
 
 async def watch_resources(session: Session, kinds: Sequence[str], names: Collection[str], selector: str) -> None:
-    """Show each resource, and again when it changes, until Ctrl-C; a resource that disappears is noted.
+    """Show each resource, and show it again when it changes, until Ctrl-C; print a note for a resource that
+    disappears.
 
     `names`: only these; all if empty. Raises NotFound for an unknown kind.
     """

@@ -122,7 +122,7 @@ OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
 def over_quic(*names: str) -> Decorator:
     """Decorate an async command that takes a `Session` and the `QuicServerOptions` first.
 
-    The options of the node follow its own, then the shared ones of these names.
+    The options that name the node follow the command's own options, and then the shared options with these names.
     """
 
     def decorate(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""routerctl support-bundle: what is known of a node, without secrets, in one archive.
+"""routerctl support-bundle: settings, states, metrics and logs of a node, without secrets, in one archive.
 
 May import: api.framework, cli.gateway, cli.terminal, resources.kinds, runtime, settings, store.engine, text.
 """

@@ -1,4 +1,5 @@
-"""Replaces names and addresses in a bundle: the same name by the same word, by a key that is thrown away."""
+"""Replaces names and addresses in a bundle: a name always by the same word, which is computed with a key that is not
+kept."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _NAMES: Final = frozenset(
 )
 """Members that hold a name, an address or a URL of the operator."""
 _KEYED_BY_NAMES: Final = frozenset({"labels", "annotations", "headers", "env", "topics", "groups", "peers", "rates"})
-"""Members that are mappings whose keys are names of the operator."""
+"""Members that are mappings whose keys are names chosen by the operator."""
 _ADDRESS: Final = re.compile(
     r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w)|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f:]*::?[0-9A-Fa-f:.]+(?![\w.:]))"
 )
@@ -45,7 +46,8 @@ _COMMON: Final = frozenset(
         *("https", "source", "endpoint", "dynamicconfigpart", *(name.lower() for name in KINDS)),
     }
 )
-"""Words of the product, and names that every machine has: as a name, such a word says nothing about the operator."""
+"""Words of the product, and names that every machine has. They are not replaced, because they reveal nothing about the
+operator."""
 _FIXED_IN_LOGS: Final = frozenset({"ts", "level", "logger"})
 """Members of a line of a log whose values are words of the product."""
 
@@ -76,9 +78,8 @@ class Pseudonyms:
         self._pattern = None
 
     def value(self, value: Any, name: str = "", *, fixed: frozenset[str] = frozenset()) -> Any:
-        """Return a value of JSON with all names replaced; of keys, those of mappings by name.
-
-        Members in `fixed` hold words of the product alone, and stay.
+        """Return a JSON value with all names replaced; keys are replaced only in mappings by name. Members in `fixed`
+        hold only words of the product and are not replaced.
         """
         if isinstance(value, Mapping):
             named = name in _KEYED_BY_NAMES
@@ -101,7 +102,7 @@ class Pseudonyms:
         return self._pattern.sub(lambda found: self._address(found[0]) or self._word(found[0]), text)
 
     def log(self, text: str) -> str:
-        """Return lines of a log with names replaced; of a line of JSON, only in its values."""
+        """Return lines of a log with names replaced; in a line of JSON, only its values are changed."""
         return "".join(map(self._line, text.splitlines(keepends=True)))
 
     def _line(self, line: str) -> str:
@@ -124,7 +125,8 @@ class Pseudonyms:
         return hmac.new(self._key, name.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
     def _address(self, text: str) -> str:
-        """Return a word for an IP address, which itself stays if it is that of the machine; empty if it is none."""
+        """Return the word that replaces an IP address; the address itself if it is a loopback or unspecified address;
+        empty for a text that is not an address."""
         if not _is_address(text):
             return ""
         address = ipaddress.ip_address(text.strip("[]"))

@@ -1,4 +1,4 @@
-"""routerctl support-bundle: writes what is known of a node, without secrets, to one archive."""
+"""routerctl support-bundle: writes settings, states, metrics and logs of a node, without secrets, to one archive."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def support_bundle(
 
 
 def _add_settings(found: Collected, session: Session) -> None:
-    """Add the settings that a node would start with: the answer of a running one is missing."""
+    """Add the settings that a node would start with, if there is no answer of a running node."""
     from eventd.settings.model import load
 
     try:

@@ -44,16 +44,16 @@ WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """The operations whose answers are recorded, with their parameters. None of them shows events or payloads."""
 NAMELESS: Final = frozenset({"doctor.examine", "node.settings", "rates.show", "lake.status"})
-"""Those whose members `name` hold words of the product and not names of the operator."""
+"""The operations whose members `name` hold words of the product and not names chosen by the operator."""
 FIXED: Final[Mapping[str, frozenset[str]]] = {"node.settings": frozenset({"name", "description"})}
 """Members that hold texts of the product alone, by operation."""
 OF_GROUP: Final = ("links.status", "links.gaps", "deliveries.summary")
-"""Those that are recorded for each group."""
+"""The operations whose answers are recorded for each group."""
 
 
 @dataclass(slots=True)
 class Collected:
-    """What was found: answers by operation, texts by file name, and what is missing, with the reasons."""
+    """The collected content: answers by operation, texts by file name, and the missing parts, with the reasons."""
 
     answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ async def scrape_twice(
 
 
 def versions() -> dict[str, Any]:
-    """Return the versions of what runs this command; those of the node are in its metrics."""
+    """Return the versions of the software that runs this command; those of the node are in its metrics."""
     return {
         "python": platform.python_version(),
         "system": platform.platform(),

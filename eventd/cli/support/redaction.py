@@ -1,4 +1,4 @@
-"""Removes what may be secret from answers of operations and from lines of logs."""
+"""Removes everything that may be secret from answers of operations and from lines of logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMES: Final = (
 _SECRET: Final = re.compile(rf"{_NAMES}|cookie", re.I)
 """Names of members that hold a secret, also in kinds that this version does not know."""
 _NAMES_A_FILE: Final = re.compile(r"(?:file|path|ref|id|ids|at|count|ttl|tokens)$", re.I)
-"""Ends of names that hold where a secret is, or when, but not the secret."""
+"""Suffixes of names whose values say where or when a secret is, and are not the secret itself."""
 _QUERY: Final = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s\"'<>?#]*)[?#][^\s\"'<>]*", re.I)
 _HEADER: Final = re.compile(r"(?i)\b(authorization|cookie|set-cookie|eventd-signature)(\"?\s*[:=]\s*\"?)[^\"\r\n]+")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}")
@@ -31,17 +31,17 @@ _ASSIGNED: Final = re.compile(
 so that long lines take linear time.
 """
 _SHORTEST_KEY: Final = 8
-"""A shorter word behind `--key` is part of a sentence."""
+"""Minimum length of a key: a shorter word after `--key` is part of a sentence."""
 _KEY: Final = re.compile(r"\b(evk|whsec|whsk)_[A-Za-z0-9+/=_.-]{8,}")
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.S)
-"""A private key, also one whose end is cut off: then nothing of the text behind it is kept."""
+"""Matches a private key in PEM. If its end is cut off, it matches all of the remaining text."""
 
 
 def redact(value: Any, name: str = "") -> Any:
     """Return a value of JSON without secrets; `name` is that of the member that holds it.
 
-    Texts lose user info, query and fragment of the URLs in them. A member whose name tells of a secret, and the free
-    texts of `_FREE_TEXTS`, are replaced.
+    Texts lose user info, query and fragment of the URLs in them. The values of members whose names suggest a secret,
+    and of the members in `_FREE_TEXTS`, are replaced.
     """
     if isinstance(value, Mapping):
         if name in _FREE_TEXTS:
@@ -67,7 +67,7 @@ def redact_text(text: str) -> str:
 
 
 def _assigned(found: re.Match[str]) -> str:
-    """Return `name=value` with the value removed, in its quotes, unless the name tells where a secret is."""
+    """Return `name=value` with the value removed and its quotes kept, unless the name says where a secret is."""
     name, between, value = found.groups()
     if _NAMES_A_FILE.search(name) or (between.isspace() and len(value) < _SHORTEST_KEY):
         return found[0]

@@ -13,7 +13,8 @@ AT_ONCE = 1 << 18
 
 
 class Line(NamedTuple):
-    """A line without its newline, numbered from 1. One over the limit of `InputLines` may be cut, but stays over it."""
+    """A line without its newline, numbered from 1. A line over the limit of `InputLines` may be cut, but remains
+    longer than the limit."""
 
     number: int
     text: bytes

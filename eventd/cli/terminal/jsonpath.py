@@ -22,7 +22,7 @@ class _Text(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """A compiled query. `of_list` is the one for a list that is the whole output: kubectl calls that `.items`."""
+    """A compiled query. `of_list` is the query to use if the whole output is a list, which kubectl calls `.items`."""
 
     compiled: Any
     of_list: Any
@@ -59,7 +59,8 @@ class Template:
         return "".join(_rendered(self._steps, value))
 
     def _pieces(self) -> Iterator[tuple[bool, str]]:
-        """Yield text and queries in turn: whether it is a query, and its text without the braces."""
+        """Yield the pieces of the template in order: for each, whether it is a query, and its text without the
+        braces."""
         at = 0
         for found in _BRACED.finditer(self._written):
             yield from self._text(at, found.start())
@@ -150,7 +151,8 @@ def _matches(query: _Query, value: Any) -> list[Any]:
 
 
 def _shown(value: Any) -> str:
-    """Return a match as text: a text without quotes, all else as JSON. A terminal may show it."""
+    """Return a match as text: a string without quotes, any other value as JSON. Unprintable characters are escaped,
+    because a terminal may show it."""
     if isinstance(value, str):
         return "\n".join(map(printable, value.split("\n")))
     return printable(json.dumps(value, ensure_ascii=False, default=str))

@@ -145,7 +145,8 @@ class Output:
         name: Callable[..., str] = str,
         notes: Iterable[str] = (),
     ) -> None:
-        """Print what a command has changed: `lines` instead of a table, with `notes` on stderr; else `answer`."""
+        """Print the changes that a command has made: in the table form, `lines`, with `notes` on stderr; in other
+        forms, `answer`."""
         if self.is_table:
             for line in lines:
                 self.line(line)
@@ -258,11 +259,11 @@ class Output:
             self.document(write_json(value, indent=2))
 
     def _templated(self, text: str) -> None:
-        """Print what a template has made of a value, with a newline at its end: a prompt may follow."""
+        """Print the result of the template for a value, with a newline at its end, because a prompt may follow."""
         self._write(text if text.endswith("\n") or not text else f"{text}\n")
 
     def flush(self) -> None:
-        """Write out buffered output: more may come much later."""
+        """Write out buffered output, because the next output may come much later."""
         self._stream.flush()
 
     def line(self, line: str = "") -> None:
@@ -270,7 +271,7 @@ class Output:
         self._write(f"{printable_lines(line)}\n")
 
     def document(self, text: str) -> None:
-        """Print a text for other programs unchanged: its producer has checked the content."""
+        """Print a text for other programs unchanged, because its producer has already checked the content."""
         self._write(f"{text}\n")
 
     def _write(self, content: str) -> None:
@@ -291,7 +292,7 @@ def _shown_at(at: int) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _shown(value: Any, absent: str) -> str:
-    """Return a plain value as a cell: a text as it is, all others as JSON."""
+    """Return a plain value as the text of a cell: a string as it is, any other value as JSON."""
     return absent if value is None else value if isinstance(value, str) else write_json(value)
 
 

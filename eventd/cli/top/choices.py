@@ -1,4 +1,4 @@
-"""What the operator has chosen on the screen of `routerctl top`, by keys."""
+"""The choices that the operator has made by keys on the screen of `routerctl top`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_TYPED = 60
 
 @dataclass(slots=True)
 class Choices:
-    """The table, its order, and which rows are shown. `typing`: keys are for the filter."""
+    """The chosen table, its order, and which rows are shown. `typing`: pressed keys are text for the filter."""
 
     view: View
     sort: str = ""
@@ -24,7 +24,7 @@ class Choices:
     ended: bool = False
 
     def press(self, keys: str) -> bool:
-        """Take keys that were pressed. Returns whether they chose another table, whose rows must be read."""
+        """Handle pressed keys. Returns whether they selected another table, whose rows must be read."""
         if keys.startswith(ESCAPE) and len(keys) > 1:
             return False  # an arrow or a function key
         before = self.view

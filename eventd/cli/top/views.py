@@ -1,4 +1,4 @@
-"""What `routerctl top` shows of links, topics, queues and callbacks: the rows, their columns, and their order."""
+"""The tables of `routerctl top` for links, topics, queues and callbacks: rows, columns, and order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eventd.cli.gateway.session import Session
 from eventd.cli.terminal.output import Column, moment, span, text
 
 SECONDS: Final = 60
-"""The time over which rates are read."""
+"""Seconds over which rates are read."""
 _PAGE: Final = 200
 _FAILING: Final = ("backing-off", "blocked", "failed")
 
@@ -149,7 +149,7 @@ async def _read_callbacks(session: Session, group: str) -> list[Row]:
 
 
 def _age_order(row: Row) -> str:
-    """Return what sorts queues by their oldest ready job: those without one last."""
+    """Return the value by which queues are sorted by their oldest ready job, queues without one last."""
     return row["oldestReadyAt"] or "9"
 
 

@@ -74,7 +74,8 @@ def _cut(words: str) -> str:
 
 
 def read_value(text: str | bytes, where: str) -> Any:
-    """Return a JSON text unchanged, as `msgspec.Raw`. Raises `Invalid` with the place `where` if it is not valid."""
+    """Return a JSON text unchanged, as `msgspec.Raw`. Raises `Invalid`, which names the place `where`, if it is not
+    valid JSON."""
     import msgspec
 
     try:

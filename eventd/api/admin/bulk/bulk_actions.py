@@ -1,4 +1,4 @@
-"""What a step of a bulk job does: it retries or drops some dead letters, as the operations for a few of them do."""
+"""The steps of bulk jobs: a step retries or drops some dead letters, like the operations for single dead letters."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ OwnerKind = Literal["peers", "subscription", "callback"]
 STEP_LETTERS: Final = 500
 """Maximum number of dead letters of one step."""
 MOST_REPAIRS: Final = 16
-"""Maximum number of unfinished repairs of a peer, backfills of a subscription or resends of a callback, with which
-another step starts: each sends beside the others."""
+"""Maximum number of unfinished repairs of a peer, backfills of a subscription or resends of a callback at which
+another step may start: all of them send at the same time."""
 RETRIED, DROPPED, KEPT = "retried", "dropped", "kept"
 EXPIRED: Final = "it has expired"
 
@@ -59,7 +59,7 @@ class BulkTarget(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The owner of dead letters. `cursor`: of these; empty: of all cursors of `kind`."""
+    """The owner of dead letters. `cursor`: the cursor that they belong to; if empty, all cursors of `kind`."""
 
     group: str
     topic_id: int
@@ -111,10 +111,10 @@ def carry_out(
     obstacles: Mapping[int, str],
     now: int,
 ) -> Results:
-    """Retry or drop these dead letters, as far as they still exist; return what became of them. `obstacles`: see
-    `find_obstacles`.
+    """Retry or drop these dead letters, as far as they still exist; return what became of them.
 
-    The head must be locked. Raises `MustWait` if too many earlier deliveries are not finished, and NotFound.
+    `obstacles`: see `find_obstacles`. The head must be locked. Raises `MustWait` if too many earlier deliveries are
+    not finished, and NotFound.
     """
     if not letters:
         return {}
@@ -138,12 +138,12 @@ def _count(outcome: str, reasons: Iterable[str]) -> Counter[tuple[str, str]]:
 
 
 def _plain(reason: str) -> str:
-    """Return the reason without a time, so that few reasons differ."""
+    """Return the reason without the time in it, so that there are few different reasons."""
     return EXPIRED if reason.startswith("it expired at ") else reason
 
 
 _Sorted = tuple[Sequence[StoredDeadLetter], Sequence[str]]
-"""Dead letters that are sent again, and for each other one the reason."""
+"""Dead letters that are sent again, and those that are not, each with the reason."""
 
 
 def _require_few(deliveries: Sequence[object], what: str) -> None:

@@ -45,11 +45,11 @@ from eventd.store.rows.bulk_jobs import (
 )
 
 PLAN_SECONDS: Final = 300
-"""How long a plan can be started."""
+"""Seconds for which a plan can be started."""
 EXAMPLES: Final = 20
 """Maximum number of dead letters that a plan shows."""
 COUNT_SECONDS: Final = 0.2
-"""How long a plan counts by event type, which needs the events themselves; the rest is estimated."""
+"""Seconds for which a plan counts by event type, which requires reading the events; the rest is estimated."""
 MOST_WORDS: Final = 50
 """Maximum number of reasons, and of event types, of a plan."""
 SCOPES: Final[dict[str, Scope]] = {"retry": "admin", "drop": "delete"}
@@ -168,7 +168,10 @@ def _survey(conn: Connection, params: PlanJob, now: int, clock: Clock) -> _Surve
 def _count_by_type(
     conn: Connection, wanted: DeadLetterFilter, bound: int, clock: Clock
 ) -> tuple[DeadLetterCount, list[StoredDeadLetter]]:
-    """Count dead letters whose events must be read, and return the first; what lies beyond the limits is estimated."""
+    """Count dead letters by event type, for which their events are read, and return the first ones.
+
+    Beyond the limits, the number is estimated.
+    """
     after, looked, found, first = 0, 0, 0, 0
     examples: list[StoredDeadLetter] = []
     ends = clock.monotonic() + COUNT_SECONDS

@@ -1,7 +1,7 @@
-"""Carries out bulk jobs in the node's first process, step by step: operations that outlast their requests.
+"""Carries out bulk jobs, which last longer than a request, step by step in the node's first process.
 
-A step is one transaction, which also writes how far the job is: after a kill, the job continues with the next step.
-Nodes for one group each may share a database; a lease gives each job to one of them.
+A step is one transaction, which also stores the progress of the job: after a kill, the job continues with the next
+step. Nodes for one group each may share a database; a lease gives each job to one of them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from eventd.store.rows.bulk_jobs import (
 )
 
 POLL_SECONDS: Final = 1.0
-"""Seconds between two looks for jobs while none runs."""
+"""Seconds between two checks for jobs while none runs."""
 LEASE_SECONDS: Final = 30
-"""How long a job stays with a process that does no further step."""
+"""Seconds after which a job may be taken over by another process if no further step was done."""
 WAIT_SECONDS: Final = 5
 """Seconds before a step is tried again that waits for earlier deliveries."""
 MOST_ATTEMPTS: Final = 10
@@ -73,7 +73,7 @@ class _PreparedStep(NamedTuple):
 class BulkJobRunner:
     """Runs the bulk jobs of a database. `alone`: no other node uses it, so no other process has leases.
 
-    `keys` are the valid keys: a job whose key is no longer valid, or lacks the scope by now, is cancelled.
+    `keys` are the valid keys: a job is cancelled if its key is no longer valid or no longer has the scope.
     """
 
     def __init__(self, log: EventLog, keys: Keys, metrics: JobMetrics, *, alone: bool) -> None:
@@ -218,7 +218,7 @@ def _finish(conn: Connection, job: BulkJob, state: JobState, detail: str, now: i
 
 
 def _put_off(conn: Connection, job: BulkJob) -> None:
-    """Let a job wait until its `retry_at`; others may run meanwhile."""
+    """Let a job wait until its `retry_at`; other jobs may run in the meantime."""
     lock_head(conn)
     if holds_job(conn, job):
         save_job(conn, replace(job, state=JobState.WAITING, runner="", leased_until=0))

@@ -1,4 +1,4 @@
-"""Callbacks under /api/v1: their state, events sent again, and a position set anew.
+"""Callbacks under /api/v1: shows their state, sends events again, and moves their position.
 
 May import: api.framework, egress, egress.callbacks, groups, log.core, log.cursors, log.delivery, resources,
     store.engine, store.rows.

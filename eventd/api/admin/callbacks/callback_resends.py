@@ -1,4 +1,4 @@
-"""Sends events to a callback again: chosen ones, a range, what failed, or dead letters."""
+"""Sends events to a callback again: chosen events, a range, failed events, or dead letters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from eventd.store.rows.callback_cursors import RESEND, callback_name, resend_pre
 from eventd.store.rows.registry import announce
 
 MOST_RESENDS = 16
-"""Maximum number of unfinished resends of a callback when another one is started: each sends beside the others."""
+"""Maximum number of unfinished resends of a callback at which another may start: all of them send at the same time."""
 MOST_SHOWN = 200
 """Maximum number of characters of an id that a message shows."""
 
@@ -107,9 +107,9 @@ class Replay(OneCallback):
 
 
 class _ReplayPlan(NamedTuple):
-    """A planned replay of the positions `(after, upto]`, or of the dead letters in that range, if these are asked for.
+    """A planned replay of the positions `(after, upto]`, or only of the dead letters in that range, if requested.
 
-    `events` counts what will be sent.
+    `events` counts the events that will be sent.
     """
 
     callback: str
@@ -285,7 +285,8 @@ def _plan_retry(
 def sort_letters(
     conn: Connection, callback: KnownCallback, cursor: Cursor, letters: Sequence[StoredDeadLetter], now: int
 ) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
-    """Return the dead letters whose events can be sent again, and as JSON the others, each with the reason."""
+    """Return the dead letters whose events can be sent again, and, as JSON, the other dead letters, each with the
+    reason."""
     positions = frozenset(letter.position for letter in letters)
     chosen = callback._replace(selection=CallbackSelection(callback.config.selector, None, positions))
     begin = min(positions, default=1) - 1

@@ -1,4 +1,4 @@
-"""Moves a callback to another place in the log, or shows what that would change."""
+"""Moves a callback to another position of the log, or shows what the move would change."""
 
 from __future__ import annotations
 

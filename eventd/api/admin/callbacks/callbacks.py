@@ -251,7 +251,10 @@ async def test(services: Services, params: OneCallback) -> dict[str, Any]:
 
 
 def _find_target(conn: Connection, given: str) -> tuple[str, CallbackConfig | SubscriberRow]:
-    """Return the name of a callback and its configuration; of a subscriber its row, which has its URL and uuid."""
+    """Return the name of a callback and its configuration.
+
+    For a subscriber of Routemaster also its row, with its URL and uuid.
+    """
     config = find_callback(conn, given).config
     if not config.name.startswith(SUBSCRIBER):
         return config.name, config

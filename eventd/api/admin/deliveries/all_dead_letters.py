@@ -1,4 +1,5 @@
-"""The dead letters of peers, subscriptions, callbacks and routers in one list; with those of queues, in groups."""
+"""One list of the dead letters of peers, subscriptions, callbacks and routers, and their numbers in groups, which
+include queues."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ QUEUE, ROUTER = "queue", "router"
 REDELIVERED = "max_deliveries"
 """The one reason for which a job of a queue becomes a dead letter."""
 _PAGES = 10
-"""How many pages are read to fill one, when there are more groups than are read."""
+"""Maximum number of pages that are read to fill one page of the answer, if there are more groups than are read."""
 _GROUP = "group:"
 
 
@@ -59,7 +60,7 @@ class _Owner(NamedTuple):
     topic: str
 
     def fits(self, params: ListAllDeadLetters, sees: Callable[[str], bool]) -> bool:
-        """Return whether dead letters of this owner are asked for, and may be seen."""
+        """Return whether dead letters of this owner are requested, and the caller may see them."""
         return (
             params.kind in ("", self.kind)
             and params.owner in ("", self.name)

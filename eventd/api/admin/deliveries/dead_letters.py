@@ -114,7 +114,10 @@ def retry_now(
 
 
 class JudgedLetters(NamedTuple):
-    """Dead letters that can be sent `again`, by peer, with the `links` to these, and others, each with the reason."""
+    """Dead letters that can be sent `again`, by peer, with the `links` to these peers.
+
+    And the other dead letters, each with the reason.
+    """
 
     links: Mapping[str, PeerLink]
     again: Mapping[str, Sequence[StoredDeadLetter]]
@@ -122,7 +125,10 @@ class JudgedLetters(NamedTuple):
 
 
 def judge_letters(conn: Connection, group: str, letters: Sequence[StoredDeadLetter], now: int) -> JudgedLetters:
-    """Tell dead letters of a group's peers that can be sent again from others. Raises as `PeerLink.read` does."""
+    """Divide dead letters of a group's peers into those that can be sent again and the others.
+
+    Raises as `PeerLink.read` does.
+    """
     links = {node: PeerLink.read(conn, group, node) for node in {target_of(letter.cursor)[1] for letter in letters}}
     records = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     kept: list[tuple[StoredDeadLetter, str]] = []

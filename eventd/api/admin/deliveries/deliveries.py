@@ -163,7 +163,7 @@ class SummariseDeliveries(Params):
 
 @dataclass(slots=True)
 class _PeerSummary:
-    """What one peer's deliveries add up to: numbers, and times in microseconds.
+    """The sums of one peer's deliveries: numbers, and times in microseconds.
 
     `max_lag`: from recording to the first acknowledgement. `min_left`: until the next expiry of an event, delivered or
     not.

@@ -72,7 +72,7 @@ def _outbound(link: LinkStatus, head: Head, now: int) -> dict[str, Any]:
 
 
 def _remedy(link: LinkStatus) -> str:
-    """Return what to do about a link that cannot send; empty for one that runs or is paused."""
+    """Return the remedy for a link that cannot send; empty for a link that runs or is paused."""
     held = link.cursor is not None and link.state in (LinkState.BLOCKED, LinkState.FAILED, LinkState.BACKING_OFF)
     return remedy_for(link.cursor.reason).words if link.cursor is not None and held else ""
 

@@ -52,7 +52,7 @@ async def show_map(services: Services, params: ShowMap) -> dict[str, Any]:
 
 
 def _read_view(conn: Connection, group: GroupConfig, now: int) -> GroupView:
-    """Return what is in the database: the links of this node."""
+    """Return the view that can be read from the database alone: the links of this node, without answers of peers."""
     own = read_own_links(conn, group, now, NO_RATES)
     return GroupView(own=own, peers=tuple(PeerReport(node=peer.node_name, answer=UNASKED) for peer in peers_of(group)))
 

@@ -1,4 +1,4 @@
-"""Reads what the delivery ledger says of a peer: its cursor, its selections over time, and its running repairs."""
+"""Reads the delivery ledger of the link to a peer: its cursor, its selections over time, and its running repairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventd.store.engine.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class PeerLedger:
-    """A declared peer, and what the delivery ledger says of the link to it."""
+    """A declared peer, and the delivery ledger of the link to it."""
 
     peer: PeerConfig
     link: LinkLedger

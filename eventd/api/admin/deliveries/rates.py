@@ -66,7 +66,7 @@ async def show_rates(services: Services, params: ShowRates) -> dict[str, Any]:
 
 
 def _show(key: SeriesKey, columns: list[list[float | None]], page: RatePage, names: dict[int, str]) -> dict[str, Any]:
-    """Return a series as JSON, its columns without the ticks that no sample was taken at, as None."""
+    """Return a series as JSON; ticks at which no sample was taken are None in its columns."""
     every = range(page.ticks[0], page.ticks[-1] + 1) if page.ticks else range(0)
     places = {tick: at for at, tick in enumerate(page.ticks)}
     about: dict[str, Any] = {"kind": key.kind}

@@ -202,13 +202,15 @@ def _open_range(conn: Connection, params: Redeliver, now: int) -> tuple[PeerLink
 
 
 _surveying: WeakKeyDictionary[Database, asyncio.Lock] = WeakKeyDictionary()
-"""Held for each step of a survey of a database: simultaneous surveys would delay deliveries and end no sooner."""
+"""Locks held during each step of a survey, by database: simultaneous surveys would delay deliveries and not end
+sooner."""
 _REST = 1
 """The rest after a step of a survey, as a multiple of its duration."""
 
 
 async def _survey(services: Services, link: PeerLink, after: int, upto: int, now: int) -> Backlog:
-    """Return how many records in `(after, upto]` a repair would send, with bytes and times, and how many it would not.
+    """Return how many records in `(after, upto]` a repair would send, with their bytes and times, and how many it
+    would not send.
 
     Rests after each short step, so that deliveries are not delayed.
     """

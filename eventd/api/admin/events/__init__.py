@@ -1,4 +1,4 @@
-"""Events under /api/v1: emitted, listed, searched, described and exported.
+"""Events under /api/v1: emits, lists, searches, describes and exports them.
 
 May import: api.admin.deliveries, api.admin.resources, api.admin.subscriptions, api.bodies, api.framework, dynamic,
     groups, ingress, lake.extract, log.core, log.delivery, resources, resources.kinds, resources.reading, store.engine,

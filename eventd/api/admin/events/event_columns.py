@@ -85,8 +85,8 @@ def drafts_of(
 ) -> Drafts | None:
     """Return the drafts of the events; None if one of them needs a closer check. `now` in microseconds.
 
-    Missing members of the events are filled in, some perhaps also if None is returned, but not `source_node`: if the
-    group has another node name meanwhile, the next attempt takes that.
+    Missing members of the events are filled in; some may be even if None is returned, but not `source_node`, so that
+    the next attempt uses the group's node name of that time.
     """
     try:
         expires_first = _set_times(events, now)
@@ -133,7 +133,7 @@ def _needs_closer_check(text: str, most: int) -> bool:
 def _has_edges(texts: Iterable[str]) -> bool:
     """Return whether any text begins or ends with white space.
 
-    Usually no text contains white space at all, which one search over all of them shows.
+    Usually no text contains any white space, which a single search over all texts shows.
     """
     joined = "".join(texts)
     return joined.split(None, 1) != [joined] and any(text.strip(WHITE_SPACE) != text for text in texts)

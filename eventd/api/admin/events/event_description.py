@@ -59,7 +59,7 @@ _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
 class EventGone(NotFound):
-    """The event was stored here and is not any more; `detail` says what is known of it."""
+    """The event was stored here and no longer is; `detail` has what is still known of it."""
 
     code = "event_gone"
 
@@ -166,7 +166,8 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
 def _deliveries(
     conn: Connection, group: GroupConfig, record: Record, now: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the delivery to each peer that the event is meant for, and of the other peers, why it is not."""
+    """Return the delivery to each peer that the event is meant for, and for each other peer, why it is not meant for
+    that peer."""
     found, not_selected = [], []
     for peer in peers_of(group):
         link = open_ledger(conn, peer).link

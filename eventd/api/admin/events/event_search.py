@@ -25,7 +25,7 @@ from federation.event import is_alive
 from federation.loops import decode_path
 
 SEARCH_SECONDS = 0.2
-"""How long one request searches; the page that is being read then is still finished."""
+"""Seconds after which a request reads no further page of the log."""
 SEARCH_PAGES = 10
 """Pages of the log that one request searches: each decodes about 5,000 events at most."""
 MOST_FOUND = 200
@@ -69,7 +69,8 @@ class SearchEvents(Params):
 
 
 class _SearchStart:
-    """Where a search begins: the log's end, the topic, the query, and what `after` says of events that are gone."""
+    """The start of a search: the log's end, the topic, the query, and the gap, if `after` refers to events that are
+    gone."""
 
     def __init__(self, head: Head, topic: TopicRow, query: EventQuery, gap: dict[str, str] | None) -> None:
         self.head, self.topic, self.query, self.gap = head, topic, query, gap

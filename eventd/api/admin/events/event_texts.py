@@ -18,9 +18,9 @@ from eventd.resources.reading.problems import MOST_FOUND
 
 _EVENTS: Final = 256
 _BYTES: Final = 1 << 20
-"""Maximum number of events, and of bytes of their texts, that are decoded together to be checked."""
+"""Maximum number of events, and of bytes of their texts, that are decoded and checked together."""
 _LOOKED_AT: Final = 64 << 10
-"""Bytes of a text that are copied at once to be counted."""
+"""Number of bytes of a text that are copied at a time to be counted."""
 _EVENT: Final = msgspec.json.Decoder(PlainEvent)
 
 

@@ -16,7 +16,10 @@ MOST_ROWS = 20_000
 
 
 class EpochChanged(Conflict):
-    """The request is for an ended epoch, whose row numbers mean nothing in the current one, which `detail` names."""
+    """The request is for an epoch that has ended, whose row numbers are not valid in the current one.
+
+    `detail` names the current epoch.
+    """
 
     code = "epoch_changed"
 

@@ -1,4 +1,4 @@
-"""Resources under /api/v1: applied, compared, listed and described; and the dynamic configuration.
+"""Resources under /api/v1: applies, compares, lists and describes them; and the dynamic configuration.
 
 May import: api.admin.callbacks, api.admin.deliveries, api.admin.subscriptions, api.framework, dynamic, egress,
     egress.routers, groups, log.core, log.cursors, log.delivery, log.routers, log.topics, resources, resources.kinds,

@@ -86,7 +86,8 @@ def _read_place(token: str) -> PartPlace | None:
 
 
 def _state(snapshot: Snapshot, asked: str) -> str:
-    """Return the `state` of an answer: that of the snapshot, with a digest of what was `asked`, if anything."""
+    """Return the `state` of an answer: the state of the snapshot and, if parameters were `asked`, a digest of
+    these."""
     return f"{snapshot.state}.{hashlib.sha256(asked.encode()).hexdigest()[:16]}" if asked else snapshot.state
 
 
@@ -239,7 +240,7 @@ async def diff(services: Services, params: DiffParams) -> dict[str, Any]:
 
 
 _texts: WeakKeyDictionary[Database, tuple[Effective, MergeText]] = WeakKeyDictionary()
-"""The last diff of each database, with the configuration that it is of: an open page asks for it each second."""
+"""A cache of the last diff of each database, with its configuration: an open page requests the diff each second."""
 
 
 async def _text_of_declared(services: Services, effective: Effective) -> MergeText:

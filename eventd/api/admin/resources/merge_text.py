@@ -1,4 +1,4 @@
-"""What the parts change in the declared resources, as a unified diff of YAML. Bounded."""
+"""The changes that the parts make to the declared resources, as a unified diff of YAML, limited in size."""
 
 from __future__ import annotations
 

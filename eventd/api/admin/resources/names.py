@@ -32,7 +32,7 @@ class ListNames(Params):
 
 
 async def list_names(services: Services, params: ListNames) -> dict[str, Any]:
-    """Return names, sorted, as far as the caller's key may access what they name. Raises NotFound for a kind."""
+    """Return the sorted names of objects that the caller's key may access. Raises NotFound for an unknown kind."""
     prefixes = services.key.prefixes if services.key is not None else ()
     found = await services.database.read(_read, params, tuple(prefixes))
     return {"names": found[: params.limit], "more": len(found) > params.limit}
@@ -59,7 +59,10 @@ def _read(conn: Connection, params: ListNames, prefixes: tuple[str, ...]) -> lis
 
 
 def _visibility(prefixes: tuple[str, ...]) -> Callable[[StoredResource], bool]:
-    """Return which resources a key with these prefixes may know: those of its groups and topics, all without one."""
+    """Return which resources a key with these prefixes may see: those of its groups and topics.
+
+    Without prefixes, all.
+    """
 
     def is_visible(row: StoredResource) -> bool:
         if not prefixes:

@@ -1,4 +1,4 @@
-"""Changes of declared resources with all of their consequences, as one transaction; a dry run undoes it."""
+"""Changes declared resources, with all consequences, in one transaction, which a dry run undoes."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class ApplyOptions(NamedTuple):
 
 
 class ChangeResult(NamedTuple):
-    """The changes, the number of events of each group before them, and what happens to topics.
+    """The changes, the number of events of each group before them, and their effects on topics.
 
-    `records`: the numbers of records of deleted topics; `adopted`: resources that take over what exists; `lowered`: the
-    fields by which a topic deletes records that it kept before.
+    `records`: the numbers of records of deleted topics; `adopted`: resources that take over existing topics or
+    routers; `lowered`: the fields by which a topic deletes records that it kept before.
     """
 
     plan: Plan
@@ -159,7 +159,8 @@ def _require_generations(conn: Connection, expected: Mapping[Identity, int]) -> 
 def _complete(
     conn: Connection, planned: Plan, events: dict[str, int], now: int, rules: DeclarationRules, *, pretend: bool
 ) -> ChangeResult:
-    """Match topics, routers, cursors, and the parts of deleted owners to the resources, unless it is only a plan.
+    """Make topics, routers, cursors and the parts of deleted owners match the resources, unless the change is only
+    planned.
 
     No node needs to run for it. From then on, retention keeps events for a new peer.
     """

@@ -95,7 +95,7 @@ def _retry_now(conn: Connection, params: RetryParams, now: int) -> dict[str, Any
 def judge_letters(
     conn: Connection, one: SubscriptionConfig, letters: Sequence[StoredDeadLetter], now: int
 ) -> tuple[list[StoredDeadLetter], list[dict[str, Any]]]:
-    """Return the dead letters that can be retried, and as JSON the others, each with the reason."""
+    """Return the dead letters that can be retried, and, as JSON, the other dead letters, each with the reason."""
     trigger = SubscriptionTrigger.of(one, find_group(conn, one.group).node_name)
     stored = {record.position: record for record in read_at(conn, [letter.position for letter in letters])}
     again: list[StoredDeadLetter] = []
