@@ -35,12 +35,6 @@ def cases(*names: str) -> list[Any]:
     return [pytest.param(damage, id=damage.name) for damage in DAMAGES if damage.name in names or not names]
 
 
-@pytest.fixture(scope="session")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
-    """What three nodes left behind after some hours: the same for all damages of this process."""
-    return asyncio.run(run_federation(tmp_path_factory.mktemp("federation")))
-
-
 def test_in_a_lake_without_damage_nothing_is_found(federation: Federation, spark: SparkSession, tmp_path: Path) -> None:
     report = audit_lake(federation.lake, tmp_path / "out", federation.now, spark)
     assert (report.verdict, report.findings, report.troubles) == ("complete", (), ())

@@ -7,7 +7,6 @@ without the change. All fields of which no change is found are changed in one au
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -31,7 +30,7 @@ from eventd.lake.manifest import (
 from eventd.runtime.clock import SECOND
 from tests.support.campaign.column_checks import LEDGERS
 from tests.support.campaign.damages import DAMAGES
-from tests.support.campaign.federation import NODES, Federation, run_federation
+from tests.support.campaign.federation import NODES, Federation
 from tests.support.campaign.field_checks import EDIT, FieldTable
 from tests.support.campaign.file_checks import FILES
 from tests.support.campaign.lake_files import LakeFiles, Row
@@ -67,11 +66,6 @@ def another(name: str, value: Any) -> Any:
             return bytes([value[0] ^ 1]) + value[1:]
         case _:
             return OTHER_WORDS.get(value, f"another-{name}")
-
-
-@pytest.fixture(scope="session")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
-    return asyncio.run(run_federation(tmp_path_factory.mktemp("federation")))
 
 
 @pytest.fixture

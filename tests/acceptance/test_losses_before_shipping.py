@@ -6,7 +6,6 @@ audited after each step of the shipping process, with small segments, and a stat
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -21,18 +20,13 @@ from eventd.egress.lake.shipper import Shipper
 from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import fetch
-from tests.support.campaign.federation import NODES, Federation, run_federation
+from tests.support.campaign.federation import NODES, Federation
 from tests.support.campaign.stage import audit_lake
 from tests.support.stopped_nodes import heed
 
 pytestmark = pytest.mark.timeout(300)
 
 MOST_STEPS = 200
-
-
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
-    return asyncio.run(run_federation(tmp_path_factory.mktemp("federation")))
 
 
 def evict_events(conn: Connection, now: int, *, keep: int) -> None:
