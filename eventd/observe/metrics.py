@@ -170,6 +170,10 @@ class Metrics:
         self._pruned = self._counter("pruner_pruned_total", "Records removed by retention.", "group")
         self._commit = self._histogram("commit_duration_seconds", "Seconds of one transaction of the writer.", _SECONDS)
         self._grouped = self._histogram("commit_records", "Records of one transaction of the writer.", _COUNTS)
+        self._history_size = self._gauge("history_size", "Leaves of a group's tree that are in a checkpoint.", "group")
+        self._history_lag = self._gauge(
+            "history_seal_lag_seconds", "How long the first record of the last checkpoint had waited for it.", "group"
+        )
         self._standby = self._gauge("standby", "1 while another process serves the database, and this one waits.")
         self._certificates = self._gauge(
             "certificate_expiry_timestamp_seconds",
@@ -353,6 +357,11 @@ class Metrics:
     def pruned(self, group: str, records: int) -> None:
         """Count records that retention evicted."""
         self._pruned.labels(group).inc(records)
+
+    def history(self, group: str, *, size: int, lag: float) -> None:
+        """Set the size of a group's tree, and how long its last checkpoint took to come (seconds)."""
+        self._history_size.labels(group).set(size)
+        self._history_lag.labels(group).set(lag)
 
     def committed(self, seconds: float, records: int) -> None:
         """Count a transaction of the node's writer, its seconds and records."""

@@ -120,6 +120,7 @@ class GroupConfig:
 
     `replay_window` in microseconds; `secret_file` is empty if there is none. `listen` is None if this node only sends.
     `peers` are by the name of their EventPeer. `shares_links`: whether members that ask get the state of its links.
+    `keeps_history`: whether this node keeps a Merkle tree of what it admits, and signs checkpoints of it.
     """
 
     name: str
@@ -133,6 +134,7 @@ class GroupConfig:
     limits: LimitsConfig
     peers: Mapping[str, PeerConfig] = field(default_factory=dict)
     shares_links: bool = True
+    keeps_history: bool = False
 
     def same_but_peers(self, other: GroupConfig) -> bool:
         """Return whether both are equal apart from their peers."""
@@ -254,6 +256,7 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         limits=_limits(spec),
         peers={peer: _peer(peer, of, spec) for peer, of in peers.items() if of.group_ref == name},
         shares_links=spec.status.share == "links",
+        keeps_history=spec.history.mode == "record",
     )
 
 

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from eventd.lake.extract.block_columns import BlockColumns, Memory
-from eventd.log.core.blocks import BLOCK_RECORDS, Block
+from eventd.log.core.blocks import BLOCK_RECORDS, COLUMNS, OUTLINE, Block
 from eventd.log.core.scan import BYTES_PER_READ, blocks_at
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch, fetch_in
@@ -19,9 +19,6 @@ AHEAD: Final = 64
 Part = tuple[BlockColumns, Sequence[int]]
 """Some records of a block, by their indexes in the block; the indexes are a range object if the records are
 adjacent."""
-
-_COLUMNS: Final = ", ".join(Block._fields)
-_OUTLINE: Final = ", ".join([*Block._fields[:-1], "''"])
 
 
 class PositionRange(NamedTuple):
@@ -62,7 +59,7 @@ def _outlines_back(conn: Connection, positions: PositionRange, at: int) -> list[
     """Read the next blocks of the range backwards from position `at`, the last one first, without their text."""
     own = "AND own = 1" if positions.own else ""
     sql = (
-        f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position <= ? AND position > ? {own}"
+        f"SELECT {OUTLINE} FROM blocks WHERE topic_id = ? AND position <= ? AND position > ? {own}"
         " ORDER BY position DESC LIMIT ?"
     )
     rows = fetch(conn, sql, (positions.topic_id, at, positions.after - BLOCK_RECORDS, AHEAD))
@@ -79,7 +76,7 @@ def _affordable(found: Sequence[Block]) -> Sequence[Block]:
 
 
 def _load(conn: Connection, memory: Memory, outlines: Sequence[Block]) -> Iterator[BlockColumns]:
-    sql = f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}"
+    sql = f"SELECT {COLUMNS} FROM blocks WHERE position {{in}}"
     stored = {row[0]: row for row in fetch_in(conn, sql, (), [block.position for block in outlines])}
     for block in outlines:
         yield memory.keep(Block._make(stored[block.position]))
@@ -103,7 +100,7 @@ def find_at(conn: Connection, memory: Memory, positions: Sequence[int]) -> list[
 
 def read_payloads(conn: Connection, block: Block, indexes: Sequence[int]) -> list[Mapping[str, str]]:
     """Return the payloads of the records of a block with these ascending indexes, without those no longer stored."""
-    sql = f"SELECT {_COLUMNS} FROM blocks WHERE position = ?"
+    sql = f"SELECT {COLUMNS} FROM blocks WHERE position = ?"
     rows = fetch(conn, sql, (block.position,))
     if not rows:
         return []

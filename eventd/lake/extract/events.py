@@ -12,7 +12,7 @@ from eventd.lake.extract.deliveries import taken
 from eventd.lake.extract.result import Columns, EvictedRows, Extract, no_rows
 from eventd.lake.extract.scope import LocalGroup, Scope
 from eventd.lake.schema import Ledger
-from eventd.log.core.blocks import Block
+from eventd.log.core.blocks import COLUMNS, Block
 from eventd.log.core.scan import BYTES_PER_READ
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch, fetch_in
@@ -21,7 +21,6 @@ LOOKED_AT: Final = 2000
 """Maximum number of blocks that one extract looks at, including those of other topics."""
 MOST_BYTES: Final = 32 << 20
 """Bytes of event bodies after which one extract ends."""
-_COLUMNS: Final = ", ".join(Block._fields)
 _HOLDING: Final = "coalesce((SELECT max(position) FROM blocks WHERE position <= ?), 0)"
 
 
@@ -90,7 +89,7 @@ def _read(conn: Connection, positions: Sequence[tuple[int, int]]) -> Iterator[Bl
 
 def _load(conn: Connection, positions: Sequence[int]) -> Iterator[Block]:
     if positions:
-        sql = f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}"
+        sql = f"SELECT {COLUMNS} FROM blocks WHERE position {{in}}"
         yield from sorted(map(Block._make, fetch_in(conn, sql, (), positions)))
 
 

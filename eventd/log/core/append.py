@@ -116,8 +116,9 @@ def _candidates(unit: Drafts) -> list[Candidate]:
 
 
 _GROW = (
-    "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ?,"
-    " written_at = CASE WHEN written_at > ? THEN written_at ELSE ? END WHERE id = ? RETURNING next_seq, written_at"
+    "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ?, next_leaf = next_leaf + ?,"
+    " written_at = CASE WHEN written_at > ? THEN written_at ELSE ? END WHERE id = ?"
+    " RETURNING next_seq, written_at, tree, next_leaf"
 )
 
 
@@ -138,10 +139,20 @@ def _store(
     # Times of records never decrease; an event has the time of its transaction.
     latest = now if units[0].of_records else NEVER
     size, grown = sum(block.bytes for block in made), position - first
-    next_seq, written = fetch(conn, _GROW, (grown, size, ids, latest, now, topic_id))[0]
+    own = 0 if units[0].of_records else sum(block.records for block in made if block.own)
+    next_seq, written, tree, next_leaf = fetch(conn, _GROW, (grown, size, ids, own, latest, now, topic_id))[0]
     made = [block._replace(seq=block.seq + next_seq - grown, recorded_at=written) for block in made]
+    if tree is not None and own:
+        made = [*_with_leaves(made, tree, next_leaf - own)]
     write_blocks(conn, made)
     return made
+
+
+def _with_leaves(made: Sequence[Block], tree: int, leaf: int) -> Iterator[Block]:
+    """Yield the blocks, those whose records entered the log here with indices of leaves from `leaf` on."""
+    for block in made:
+        yield block._replace(tree=tree, leaf=leaf) if block.own else block
+        leaf += block.records if block.own else 0
 
 
 def write_blocks(conn: Connection, made: Sequence[Block]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate, repeat
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -47,7 +47,8 @@ class Block(NamedTuple):
     topic of records. Nothing expires before `expires_first`; None: nothing expires. `types` (of records: the tags),
     `sources` and `paths` are JSON lists of all names that occur in the block, and possibly others; empty if there are
     too many to list. If `paths` names a single path, a line of the text is a body; otherwise it is path, tab and body.
-    A line with an empty body stands for a removed record.
+    A line with an empty body stands for a removed record. `leaf` is the index of the first
+    record's leaf in the history's `tree`, and those of the others follow; None: they have no leaves.
     """
 
     position: int
@@ -61,6 +62,8 @@ class Block(NamedTuple):
     types: str
     sources: str
     paths: str
+    tree: int | None
+    leaf: int | None
     text: str
 
     @property
@@ -126,6 +129,7 @@ class Block(NamedTuple):
             seq=self.seq + start,
             records=len(rows),
             bytes=size,
+            leaf=None if self.leaf is None else self.leaf + start,
             text="\n".join([*rows, ""]),
         )
 
@@ -134,6 +138,14 @@ class Block(NamedTuple):
         if self.records <= records and self.bytes <= size:
             return self.records
         return bisect_right([*accumulate(map(weight_of, self.bodies(0, min(records, self.records))))], size)
+
+
+COLUMNS: Final = ", ".join(Block._fields)
+"""The columns of a block."""
+OUTLINE: Final = ", ".join(
+    [*(name for name in Block._fields if name not in ("tree", "leaf", "text")), "NULL, NULL, ''"]
+)
+"""The columns of a block without its text, and without those that SQLite stores behind it: they would cost as much."""
 
 
 def _split(row: str) -> tuple[str, str]:
@@ -159,7 +171,7 @@ def pack(drafts: Drafts, *, topic_id: int, position: int, seq: int, now: int) ->
     """
     summary = (int(drafts.own), drafts.expires_first, _listed(drafts.types), _listed(drafts.sources))
     for paths, records, size, lines in _texts(drafts):
-        yield Block(position, topic_id, seq, records, size, now, *summary, paths, lines)
+        yield Block(position, topic_id, seq, records, size, now, *summary, paths, None, None, lines)
         position, seq = position + records, seq + records
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from eventd.log.core.blocks import Block, unpack, unpack_readable
+from eventd.log.core.blocks import COLUMNS, OUTLINE, Block, unpack, unpack_readable
 from eventd.log.core.values import Record
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch, fetch_in
@@ -19,8 +19,6 @@ BYTES_PER_READ = 1 << 20
 POSITIONS_PER_STATEMENT = 250
 """Positions looked up in one statement."""
 
-_COLUMNS = ", ".join(Block._fields)
-_OUTLINE = ", ".join([*Block._fields[:-1], "''"])
 _OWN = {False: "", True: " AND own = 1"}
 _START = "{key} >= coalesce((SELECT max({key}) FROM blocks WHERE topic_id = ? AND {key} <= ?), 0)"
 
@@ -52,7 +50,7 @@ def _read(conn: Connection, key: str, topic_id: int, after: int, until: int, whi
     condition = f"topic_id = ? AND {{}} AND {key} <= ?{which} ORDER BY {key} LIMIT ?"
     first = fetch(
         conn,
-        f"SELECT {_COLUMNS} FROM blocks WHERE {condition.format(_START.format(key=key))}",
+        f"SELECT {COLUMNS} FROM blocks WHERE {condition.format(_START.format(key=key))}",
         (topic_id, topic_id, after + 1, until, FIRST_BLOCKS),
     )
     yield from map(Block._make, first)
@@ -64,7 +62,7 @@ def _read(conn: Connection, key: str, topic_id: int, after: int, until: int, whi
         sizes = fetch(conn, f"SELECT {key}, bytes FROM blocks WHERE {sql}", (topic_id, at, until, portion))
         count = _affordable([size for _, size in sizes])
         yield from map(
-            Block._make, fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE {sql}", (topic_id, at, until, count))
+            Block._make, fetch(conn, f"SELECT {COLUMNS} FROM blocks WHERE {sql}", (topic_id, at, until, count))
         )
         full = count < len(sizes) or len(sizes) == portion
         at = sizes[count - 1][0] + 1 if sizes else at
@@ -78,7 +76,7 @@ def scan_back(conn: Connection, topic_id: int, after: int, before: int) -> Itera
     while sizes := fetch(conn, f"SELECT position, bytes {sql}", (topic_id, at, portion)):
         portion = min(BLOCKS_PER_READ, 4 * portion)
         count = _affordable([size for _, size in sizes])
-        yield from _cut(fetch(conn, f"SELECT {_COLUMNS} {sql}", (topic_id, at, count)), after, before - 1)
+        yield from _cut(fetch(conn, f"SELECT {COLUMNS} {sql}", (topic_id, at, count)), after, before - 1)
         at = sizes[count - 1][0]
         if at <= after:
             return
@@ -92,7 +90,7 @@ def outlines(
     With `own`, only those whose records entered the log at this node. At most `portion` are read at once.
     """
     condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
-    sql = f"SELECT {_OUTLINE} FROM blocks WHERE {condition}"
+    sql = f"SELECT {OUTLINE} FROM blocks WHERE {condition}"
     rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, portion))
     while rows:
         yield from (block for block in map(Block._make, rows) if block.last > after)
@@ -104,7 +102,7 @@ def outlines_back(
     conn: Connection, topic_id: int, after: int, before: int, *, portion: int = BLOCKS_PER_READ
 ) -> Iterator[Block]:
     """Yield the blocks of a topic with positions in `(after, before)`, uncut and without lines, the newest first."""
-    sql = f"SELECT {_OUTLINE} FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
+    sql = f"SELECT {OUTLINE} FROM blocks WHERE topic_id = ? AND position < ? ORDER BY position DESC LIMIT ?"
     at = before
     while rows := fetch(conn, sql, (topic_id, at, portion)):
         for block in map(Block._make, rows):
@@ -132,7 +130,7 @@ def _affordable(sizes: Sequence[int]) -> int:
 
 def read_block(conn: Connection, position: int) -> Block:
     """Return the block whose first position this is; it must exist."""
-    return Block._make(fetch(conn, f"SELECT {_COLUMNS} FROM blocks WHERE position = ?", (position,))[0])
+    return Block._make(fetch(conn, f"SELECT {COLUMNS} FROM blocks WHERE position = ?", (position,))[0])
 
 
 def blocks_at(conn: Connection, positions: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
@@ -147,7 +145,7 @@ def blocks_at(conn: Connection, positions: Sequence[int]) -> Iterator[tuple[Bloc
         while sizes:
             count = _affordable([size for _, size in sizes])
             near, sizes = [at for at, _ in sizes[:count]], sizes[count:]
-            rows = fetch_in(conn, f"SELECT {_COLUMNS} FROM blocks WHERE position {{in}}", (), near)
+            rows = fetch_in(conn, f"SELECT {COLUMNS} FROM blocks WHERE position {{in}}", (), near)
             for block in sorted(map(Block._make, rows)):
                 if places := some[bisect_left(some, block.position) : bisect_right(some, block.last)]:
                     yield block, places

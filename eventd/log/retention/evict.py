@@ -1,8 +1,8 @@
 """Evicts the oldest events of a group's topic, and deletes old rows of other tables.
 
 Only a prefix of a topic is evicted, in small transactions. Unexpired events that entered the log here are kept until
-the cursors of all peers have passed them, unless the group is configured otherwise; readers behind an evicted prefix
-are notified of the gap.
+the cursors of all peers have passed them, unless the group is configured otherwise; and in any case until they are in a
+signed checkpoint, where the group has a history. Readers behind an evicted prefix are notified of the gap.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from eventd.log.core.topic_row import TopicRow, read_topic_by_id
 from eventd.log.cursors.dead_letters import delete_some_dead_letters
 from eventd.log.cursors.holding import read_held_position
 from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
+from eventd.log.history.trees import Tree, find_open_tree
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch
@@ -77,7 +78,8 @@ def evict(
     target = min(window[1], max(_by_count(topic, limits), expired))
     if target <= topic.evicted_seq:
         return Eviction(0, topic.evicted_seq, more=False)
-    going = _next_prefix(conn, topic_id, target, limits, now, chunk)
+    tree = None if topic_deleted else find_open_tree(conn, topic_id)
+    going = _next_prefix(conn, topic_id, target, limits, now, chunk, tree)
     if going is None:
         return Eviction(0, topic.evicted_seq, more=False)
     upto = going.blocks[-1].last_seq
@@ -120,11 +122,12 @@ class _Prefix(NamedTuple):
 
 
 def _next_prefix(
-    conn: Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int
+    conn: Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int, tree: Tree | None
 ) -> _Prefix | None:
     """Return the oldest blocks for one step to remove, up to the seq `last` or a record that must be kept; None: none.
 
-    A block that does not fit into the step is left to the next one, unless it is the first, which is cut.
+    A block that does not fit into the step is left to the next one, unless it is the first, which is cut. What has a
+    leaf in `tree`, but no checkpoint, is kept.
     """
     # Only the cursors of peers and callbacks hold back eviction; every other reader is notified of its gap.
     oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
@@ -142,6 +145,9 @@ def _next_prefix(
         kept = None if held is None else _first_alive(part.within(held, part.last), now)
         if waiting is not None and limits.keep_undelivered:
             kept = min(waiting, waiting if kept is None else kept)
+        unsealed = _first_unsealed(part, tree)
+        if unsealed is not None:
+            kept = min(unsealed, unsealed if kept is None else kept)
         is_held = kept is not None
         if kept is not None:
             part = part.within(0, kept - 1)
@@ -153,6 +159,14 @@ def _next_prefix(
             break
         undelivered = undelivered or waiting is not None
     return _Prefix(going, stored[-1], is_held, undelivered) if going else None
+
+
+def _first_unsealed(block: Block, tree: Tree | None) -> int | None:
+    """Return the position of a block's first record that has a leaf in the open tree, but no checkpoint yet."""
+    if tree is None or block.tree != tree.id:
+        return None
+    rest = block.within(tree.position, block.last)
+    return None if rest is None else rest.position
 
 
 def _first_undelivered(block: Block, passed: int, now: int) -> int | None:

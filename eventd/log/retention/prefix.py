@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from eventd.log.core.append import write_blocks
-from eventd.log.core.blocks import Block
+from eventd.log.core.blocks import OUTLINE, Block
 from eventd.log.core.live_records import Range, first_live, live_ranges, read_done
 from eventd.log.core.losses import Loss, note_losses
 from eventd.log.core.scan import read_block, scan_seqs
@@ -121,8 +121,7 @@ def advance_floor(conn: Connection, topic: TopicRow, now: int) -> TopicRow:
 
 def _outlines(conn: Connection, topic_id: int, upto: int) -> Iterator[Block]:
     """Yield the blocks that contain a seq up to `upto`, in order, with an empty `text`."""
-    names = ", ".join([*Block._fields[:-1], "''"])
-    sql = f"SELECT {names} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_OUTLINES}"
+    sql = f"SELECT {OUTLINE} FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {_OUTLINES}"
     at, more = 0, True
     while more:
         rows = fetch(conn, sql, (topic_id, at, upto))

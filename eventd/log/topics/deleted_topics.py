@@ -38,8 +38,11 @@ _TABLES = {
     "queues": ("topic_id",),
     "id_conflicts": ("topic_id", "owner", "owner_key", "source", "key_id"),
     "returned_events": ("topic_id", "event_id"),
+    "trees": ("id",),
 }
 """The tables whose rows belong to a topic, with their key columns. Each has an index that begins with `topic_id`."""
+_OF_TREES = {"tiles": ("tree", "level", "number"), "checkpoints": ("tree", "size")}
+"""The tables whose rows belong to a tree of a topic, with their key columns."""
 _KEEP_NOTHING = EvictionLimits(max_records=0, keep_undelivered=False)
 
 
@@ -100,9 +103,13 @@ def clear_deleted(conn: Connection, after: str = "", *, now: int, chunk: int = S
         while held and room > 0:
             went = (_clear_events if form == "event" else _clear_records)(conn, topic_id, room, now)
             held, room = held - went if went else 0, room - went
+    ids = [topic_id for _, topic_id, *_ in topics]
+    for table in _OF_TREES:
+        if room > 0:
+            room -= _delete_of_trees(conn, table, ids, room)
     for table in _TABLES:
         if room > 0:
-            room -= _delete_rows(conn, table, [topic_id for _, topic_id, *_ in topics], room)
+            room -= _delete_rows(conn, table, ids, room)
     return ClearStep(topics[-1][0] if room > 0 else after, chunk - room)
 
 
@@ -114,6 +121,19 @@ def _clear_records(conn: Connection, topic_id: int, room: int, now: int) -> int:
     topic = read_topic_by_id(conn, topic_id)
     left = remove_records(conn, topic, topic.head_seq, now=now, records=room, size=STEP_BYTES)
     return left.evicted_seq - topic.evicted_seq
+
+
+def _delete_of_trees(conn: Connection, table: str, topic_ids: Sequence[int], room: int) -> int:
+    """Delete rows of one table that belong to trees of these topics, at most `room`; return their number.
+
+    Then nothing is left of a tree but its row, which is deleted last.
+    """
+    key, trees = (
+        ", ".join(_OF_TREES[table]),
+        f"SELECT id FROM trees WHERE topic_id IN ({', '.join('?' * len(topic_ids))})",
+    )
+    some = f"SELECT {key} FROM {table} WHERE tree IN ({trees}) LIMIT ?"
+    return execute(conn, f"DELETE FROM {table} WHERE ({key}) IN ({some})", (*topic_ids, room))
 
 
 def _delete_rows(conn: Connection, table: str, topic_ids: Sequence[int], room: int) -> int:

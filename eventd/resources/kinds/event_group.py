@@ -266,6 +266,16 @@ class StatusSharing(Spec):
     )
 
 
+class History(Spec):
+    """The verifiable history of what this node admits to the group."""
+
+    mode: Literal["record", "off"] = Field(
+        default="off",
+        description="record: this node keeps a Merkle tree of the events that enter the group here, and signs"
+        " checkpoints of it; off: it does not, and ends a tree that it has kept.",
+    )
+
+
 class EventGroupSpec(Spec):
     """The spec of an EventGroup."""
 
@@ -290,6 +300,7 @@ class EventGroupSpec(Spec):
     )
     retention: Retention = Field(default_factory=Retention, description="How many events are kept.")
     limits: GroupLimits = Field(default_factory=GroupLimits, description="Limits of what is accepted from other nodes.")
+    history: History = Field(default_factory=History, description="The verifiable history of what this node admits.")
     status: StatusSharing = Field(default_factory=StatusSharing, description="What this node reports about its links.")
 
     def findings(self) -> Iterator[Finding]:

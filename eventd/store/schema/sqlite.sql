@@ -11,14 +11,15 @@ CREATE TABLE topics ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT N
     bytes BIGINT NOT NULL, ids BIGINT NOT NULL, evicted_seq BIGINT NOT NULL, evicted_position BIGINT NOT NULL,
     lost_position BIGINT NOT NULL, created_at BIGINT NOT NULL, form TEXT DEFAULT 'event' NOT NULL, instance BIGINT
     DEFAULT 0 NOT NULL, config TEXT DEFAULT '' NOT NULL, durability TEXT DEFAULT 'fsync' NOT NULL, deleted BIGINT
-    DEFAULT 0 NOT NULL, written_at BIGINT, due_at BIGINT, UNIQUE (name) );
+    DEFAULT 0 NOT NULL, written_at BIGINT, due_at BIGINT, tree BIGINT, next_leaf BIGINT DEFAULT 0 NOT NULL, UNIQUE
+    (name) );
 CREATE TABLE event_ids ( topic_id BIGINT NOT NULL, event_id TEXT NOT NULL, position BIGINT NOT NULL, first_position
     BIGINT, gone_at BIGINT, expires_at BIGINT, digest BLOB, PRIMARY KEY (topic_id, event_id) ) WITHOUT ROWID;
 CREATE INDEX event_ids_gone ON event_ids (gone_at) WHERE gone_at IS NOT NULL;
 CREATE TABLE blocks ( position BIGINT NOT NULL, topic_id BIGINT NOT NULL, seq BIGINT NOT NULL, records BIGINT NOT
     NULL, bytes BIGINT NOT NULL, recorded_at BIGINT NOT NULL, own SMALLINT NOT NULL, expires_first BIGINT, types TEXT
-    NOT NULL, sources TEXT NOT NULL, paths TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (position), CONSTRAINT
-    blocks_topic_seq UNIQUE (topic_id, seq) );
+    NOT NULL, sources TEXT NOT NULL, paths TEXT NOT NULL, text TEXT NOT NULL, tree BIGINT, leaf BIGINT, PRIMARY KEY
+    (position), CONSTRAINT blocks_topic_seq UNIQUE (topic_id, seq) );
 CREATE INDEX blocks_own ON blocks (topic_id, position) WHERE own = 1;
 CREATE INDEX blocks_topic_position ON blocks (topic_id, position);
 CREATE TABLE cursors ( name TEXT NOT NULL, kind TEXT NOT NULL, topic_id BIGINT NOT NULL, position BIGINT NOT NULL,
@@ -166,3 +167,12 @@ CREATE TABLE returned_events ( topic_id BIGINT NOT NULL, event_id TEXT NOT NULL,
     (topic_id, event_id) );
 CREATE TABLE dead_letter_counts ( topic_id BIGINT NOT NULL, cursor TEXT NOT NULL, letters BIGINT NOT NULL, PRIMARY KEY
     (topic_id, cursor) ) WITHOUT ROWID;
+CREATE TABLE trees ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, topic_id BIGINT NOT NULL, origin TEXT NOT NULL,
+    log_key TEXT NOT NULL, epoch TEXT NOT NULL, opening BLOB NOT NULL, opened_at BIGINT NOT NULL, size BIGINT NOT
+    NULL, position BIGINT NOT NULL, trouble TEXT DEFAULT '' NOT NULL, CONSTRAINT trees_origin UNIQUE (origin) );
+CREATE INDEX trees_topic ON trees (topic_id);
+CREATE TABLE tiles ( tree BIGINT NOT NULL, level BIGINT NOT NULL, number BIGINT NOT NULL, hashes BLOB NOT NULL,
+    PRIMARY KEY (tree, level, number) );
+CREATE TABLE checkpoints ( tree BIGINT NOT NULL, size BIGINT NOT NULL, root BLOB NOT NULL, note TEXT NOT NULL,
+    signed_at BIGINT NOT NULL, PRIMARY KEY (tree, size) );
+CREATE INDEX checkpoints_signed ON checkpoints (signed_at);

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from eventd.store.schema.callback_tables import callback_attempts
 from eventd.store.schema.columns import Micros, by_bytes, index_of_some, metadata, serial
 from eventd.store.schema.console_tables import action_answers, actions, bulk_jobs, console_sessions, verifications
+from eventd.store.schema.history_tables import checkpoints, tiles, trees
 from eventd.store.schema.ledger_tables import (
     forgotten,
     id_conflicts,
@@ -30,6 +31,7 @@ __all__ = [
     "blocks",
     "bulk_jobs",
     "callback_attempts",
+    "checkpoints",
     "console_sessions",
     "cursors",
     "dead_letter_counts",
@@ -58,8 +60,10 @@ __all__ = [
     "rm_topics",
     "routers",
     "selectors",
+    "tiles",
     "topic_losses",
     "topics",
+    "trees",
     "verifications",
     "write_keys",
 ]
@@ -112,6 +116,9 @@ topics = sa.Table(
     sa.Column("deleted", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     sa.Column("written_at", Micros),  # time of the newest record: the next one is no earlier
     sa.Column("due_at", Micros),  # limits need not be applied before; null: no limit is due
+    # The tree in which records that enter the log at this node get leaves, and the index of the next leaf; null: none.
+    sa.Column("tree", sa.BigInteger),
+    sa.Column("next_leaf", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     index_of_some("topics_due", "due_at", where="due_at IS NOT NULL"),
     sqlite_autoincrement=True,  # an id is never used twice
 )
@@ -131,6 +138,8 @@ blocks = sa.Table(
     sa.Column("sources", sa.Text, nullable=False),  # the same for sources
     sa.Column("paths", sa.Text, nullable=False),  # the same for encoded paths
     sa.Column("text", sa.Text, nullable=False),  # one event or record per line, after its path if `paths` has several
+    sa.Column("tree", sa.BigInteger),  # in which its records have leaves; null: in none
+    sa.Column("leaf", sa.BigInteger),  # index of the leaf of its first record; those of the others follow
     sa.UniqueConstraint("topic_id", "seq", name="blocks_topic_seq"),
     sa.Index("blocks_topic_position", "topic_id", "position"),
     # A peer that gets only records that entered here must not pay for the others.

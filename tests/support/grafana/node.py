@@ -150,6 +150,40 @@ def _storing() -> Row:
                 [Query(rate("routerd_eventd_pruner_pruned_total", "instance, group"), "{{instance}} {{group}}")],
             ),
             time_series(
+                "History",
+                "Leaves of the trees that are in a signed checkpoint, where a group keeps a history.",
+                "short",
+                [
+                    Query(
+                        f"max by (instance, group) ({series('routerd_eventd_history_size')})",
+                        "{{instance}} {{group}}",
+                    )
+                ],
+            ),
+            time_series(
+                "Sealing",
+                "Leaves a second that get into a checkpoint: where a node lags, fewer than the events that come in.",
+                "eps",
+                [
+                    Query(
+                        f"sum by (instance) (deriv({series('routerd_eventd_history_size')}[$__rate_interval]))",
+                        _NODE,
+                    )
+                ],
+            ),
+            time_series(
+                "Lag of the history",
+                "How long the first record of a checkpoint had waited for it: a second, unless the node lags.",
+                "s",
+                [
+                    Query(
+                        f"max by (instance, group) ({series('routerd_eventd_history_seal_lag_seconds')})",
+                        "{{instance}} {{group}}",
+                    )
+                ],
+                limits=steps((60, WARN)),
+            ),
+            time_series(
                 "Write-ahead log",
                 "Size of SQLite's write-ahead log. It grows while a reader holds an old snapshot.",
                 "bytes",

@@ -32,6 +32,7 @@ def test_the_smallest_group_has_every_default() -> None:
             "maxHops": 8,
             "maxWaitingBytes": "64MiB",
         },
+        "history": {"mode": "off"},
         "status": {"share": "links"},
     }
 
@@ -131,7 +132,7 @@ ADDRESS_RULE = "must be an IP address or a host name"
         (
             "zebra: 1",
             "spec.zebra: unknown field "
-            "(known in spec: nodeName, listen, auth, protocols, replayWindow, retention, limits, status)",
+            "(known in spec: nodeName, listen, auth, protocols, replayWindow, retention, limits, history, status)",
         ),
         (
             "peersFrom:\n- resource: SAMNodeSet/x",

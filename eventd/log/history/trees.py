@@ -1,0 +1,114 @@
+"""Rows of trees, tiles and checkpoints.
+
+A topic names the tree in which its next own records get leaves. A tree is never continued after another one was opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, execute_many, fetch, for_update
+from federation.errors import MalformedHistory
+from federation.history.tiles import TileAddress, TileReader
+
+_COLUMNS: Final = "id, topic_id, origin, log_key, epoch, opening, opened_at, size, position, trouble"
+MINUTE: Final = 60 * 1_000_000
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+
+class Tree(NamedTuple):
+    """A tree. `size` and `position` are those of its last checkpoint: its leaves, and the record of the last one.
+
+    `log_key` is the verifier key of its checkpoints. `trouble` says why none is signed any more; empty: nothing does.
+    """
+
+    id: int
+    topic_id: int
+    origin: str
+    log_key: str
+    epoch: str
+    opening: bytes
+    opened_at: int
+    size: int
+    position: int
+    trouble: str
+
+
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint as it was signed; `note` with the signature."""
+
+    size: int
+    root: bytes
+    note: str
+    signed_at: int
+
+
+def read_tree(conn: Connection, tree_id: int, *, locked: bool = False) -> Tree:
+    """Return a tree, whose row must exist; `locked` until the transaction ends."""
+    end = for_update(conn) if locked else ""
+    return Tree(*fetch(conn, f"SELECT {_COLUMNS} FROM trees WHERE id = ?{end}", (tree_id,))[0])
+
+
+def find_open_tree(conn: Connection, topic_id: int) -> Tree | None:
+    """Return the tree in which new records of a topic get leaves; None if they get none."""
+    rows = fetch(conn, "SELECT tree FROM topics WHERE id = ? AND tree IS NOT NULL", (topic_id,))
+    return read_tree(conn, rows[0][0]) if rows else None
+
+
+def read_checkpoint_of(conn: Connection, tree_id: int) -> StoredCheckpoint | None:
+    """Return the last checkpoint of a tree; None before the first."""
+    sql = "SELECT size, root, note, signed_at FROM checkpoints WHERE tree = ? ORDER BY size DESC LIMIT 1"
+    rows = fetch(conn, sql, (tree_id,))
+    return StoredCheckpoint(*rows[0]) if rows else None
+
+
+def read_last_signed(conn: Connection, topic_id: int) -> Iterator[tuple[Tree, StoredCheckpoint]]:
+    """Yield the trees of a topic of which a checkpoint was signed, with the last one, the newest tree first."""
+    trees = fetch(conn, f"SELECT {_COLUMNS} FROM trees WHERE topic_id = ? ORDER BY id DESC", (topic_id,))
+    for tree in map(Tree._make, trees):
+        signed = read_checkpoint_of(conn, tree.id)
+        if signed is not None:
+            yield tree, signed
+
+
+def thin_checkpoints(conn: Connection, now: int, chunk: int) -> int:
+    """Delete old checkpoints but the last of each minute or hour, at most `chunk`; return how many it deleted.
+
+    All of a day are kept, then one a minute for a week, then one an hour. The last one of a tree always stays.
+    """
+    return sum(_thin(conn, now - age, step, chunk) for age, step in ((DAY, MINUTE), (7 * DAY, HOUR)))
+
+
+def _thin(conn: Connection, before: int, step: int, chunk: int) -> int:
+    later = "SELECT min(size) FROM checkpoints AS n WHERE n.tree = c.tree AND n.size > c.size"
+    surplus = (
+        f"SELECT c.tree, c.size FROM checkpoints AS c JOIN checkpoints AS later ON later.tree = c.tree"
+        f" AND later.size = ({later}) WHERE c.signed_at < ? AND later.signed_at / {step} = c.signed_at / {step} LIMIT ?"
+    )
+    return execute(conn, f"DELETE FROM checkpoints WHERE (tree, size) IN ({surplus})", (before, chunk))
+
+
+def tile_reader(conn: Connection, tree_id: int) -> TileReader:
+    """Return what reads the tiles of a tree in this transaction. It raises MalformedHistory for one that is missing."""
+
+    def read(address: TileAddress) -> bytes:
+        sql = "SELECT hashes FROM tiles WHERE tree = ? AND level = ? AND number = ?"
+        rows = fetch(conn, sql, (tree_id, address.level, address.number))
+        if not rows:
+            raise MalformedHistory(f"{address.path()} is not stored", reason="tile_missing")
+        return bytes(rows[0][0])
+
+    return read
+
+
+def write_tiles(conn: Connection, tree_id: int, tiles: Mapping[TileAddress, bytes]) -> None:
+    """Store tiles, in place of those that have grown."""
+    execute_many(
+        conn,
+        "INSERT INTO tiles (tree, level, number, hashes) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (tree, level, number) DO UPDATE SET hashes = excluded.hashes",
+        [(tree_id, tile.level, tile.number, hashes) for tile, hashes in tiles.items()],
+    )

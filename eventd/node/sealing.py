@@ -1,0 +1,103 @@
+"""Seals the history of one group while the node serves: a checkpoint a second, where records came in.
+
+Nothing is hashed where records arrive. A sealer that lags takes a twentieth of a core, so that it slows down neither
+publishers nor links, until it lags so far that the promise of the history is at stake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final, Protocol
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.history.open_tree import TreeOwner, close_tree, open_tree
+from eventd.log.history.seal import hash_new, store_checkpoint
+from eventd.log.history.trees import Tree, find_open_tree
+from eventd.node.log_key import load_log_key
+from eventd.resources.configuration import GroupConfig
+from eventd.runtime.clock import SECOND
+from federation.history.entries import read_opening_entry
+
+logger = logging.getLogger("eventd.history")
+
+SEAL_SECONDS: Final = 0.9
+"""Seconds from a commit to its seal, which covers all commits in between."""
+REST: Final = 19
+"""The pause of a sealer that lags, as a multiple of the time that it worked: a twentieth of a core."""
+MOST_LAG: Final = 60 * SECOND
+MOST_BEHIND: Final = 1_000_000
+"""From this lag (microseconds), or from so many leaves on, a sealer takes the time that it needs."""
+
+
+class SealMetrics(Protocol):
+    """Interface of the metrics of a history."""
+
+    def history(self, group: str, *, size: int, lag: float) -> None: ...
+
+
+class Sealer:
+    """Keeps the history of one group as it is declared; made anew when that changes."""
+
+    def __init__(self, log: EventLog, data_dir: Path, config: GroupConfig, topic_id: int, metrics: SealMetrics) -> None:
+        self._log = log
+        # Beside the database where that is a file, as the head file.
+        self._folder = data_dir if log.database.path is None else log.database.path.parent
+        self._config = config
+        self._topic_id = topic_id
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        """Seal until cancelled; without a history, end the tree that the group has, and return."""
+        log, database = self._log, self._log.database
+        if not self._config.keeps_history:
+            tree = await database.read(find_open_tree, self._topic_id)
+            if tree is None or await database.write(close_tree, self._topic_id):
+                return
+        key = await asyncio.to_thread(load_log_key, self._folder, log.chance)
+        owner = TreeOwner(self._config.name, self._config.node_name, key)
+        with log.watch((self._topic_id,), own=True) as watch:
+            while True:
+                turn, begun = watch.turn, log.clock.monotonic()
+                rest = await self._seal(owner, begun)
+                if not self._config.keeps_history and rest is None and await database.write(close_tree, self._topic_id):
+                    return
+                if rest is None:
+                    await watch.after(turn)
+                await log.clock.sleep(SEAL_SECONDS if rest is None else rest)
+
+    async def _seal(self, owner: TreeOwner, begun: float) -> float | None:
+        """Make one checkpoint, if there is something to seal; open a tree where that is due.
+
+        Returns the pause in seconds before the next one; None if nothing is left to seal.
+        """
+        log, group = self._log, self._config.name
+        size = (await self._open(owner)).size
+        hashed = await log.database.read(hash_new, self._topic_id)
+        if hashed is None:
+            self._metrics.history(group, size=size, lag=0)
+            return None
+        now = log.clock.now()
+        lag = 0 if hashed.since is None else max(0, now - hashed.since)
+        stored = await log.database.write(store_checkpoint, hashed, owner, now)
+        if stored is None:  # the tree was sealed by another process, or has ended: see at once
+            return SEAL_SECONDS
+        self._metrics.history(group, size=stored.size, lag=lag / SECOND)
+        if not hashed.behind:
+            return None
+        urgent = lag > MOST_LAG or hashed.behind > MOST_BEHIND
+        return 0.0 if urgent else REST * (log.clock.monotonic() - begun)
+
+    async def _open(self, owner: TreeOwner) -> Tree:
+        """Return the group's tree, after opening one if there is none that may be continued."""
+        log, group = self._log, self._config.name
+        tree = await log.database.read(find_open_tree, self._topic_id)
+        if tree is not None and owner.may_continue(tree, log.epoch):
+            return tree
+        if tree is not None and tree.trouble:
+            logger.error("history damaged", extra={"group": group, "origin": tree.origin, "error": tree.trouble})
+        tree = await log.database.write(open_tree, self._topic_id, owner, log.clock.now())
+        reason = read_opening_entry(tree.opening).opening.reason.value
+        logger.info("tree opened", extra={"group": group, "origin": tree.origin, "reason": reason})
+        return tree

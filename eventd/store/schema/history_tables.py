@@ -1,0 +1,46 @@
+"""Tables of the verifiable history: trees, their tiles and their checkpoints."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from eventd.store.schema.columns import Micros, metadata, serial
+
+trees = sa.Table(
+    "trees",
+    metadata,
+    sa.Column("id", serial, primary_key=True),
+    sa.Column("topic_id", sa.BigInteger, nullable=False),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("log_key", sa.Text, nullable=False),  # the verifier key of its checkpoints
+    sa.Column("epoch", sa.Text, nullable=False),  # of the log, when the tree was opened
+    sa.Column("opening", sa.LargeBinary, nullable=False),  # the entry of leaf 0
+    sa.Column("opened_at", Micros, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),  # leaves with a checkpoint
+    sa.Column("position", sa.BigInteger, nullable=False),  # of the last record among them
+    # Why no checkpoint of it is signed any more; empty: nothing is wrong with it.
+    sa.Column("trouble", sa.Text, nullable=False, server_default=sa.text("''")),
+    sa.UniqueConstraint("origin", name="trees_origin"),
+    sa.Index("trees_topic", "topic_id"),
+    sqlite_autoincrement=True,  # blocks name a tree by its id
+)
+
+tiles = sa.Table(
+    "tiles",
+    metadata,
+    sa.Column("tree", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("level", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("hashes", sa.LargeBinary, nullable=False),  # up to 256; the last tile of each level grows
+)
+
+checkpoints = sa.Table(
+    "checkpoints",
+    metadata,
+    sa.Column("tree", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("size", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("root", sa.LargeBinary, nullable=False),
+    sa.Column("note", sa.Text, nullable=False),
+    sa.Column("signed_at", Micros, nullable=False),
+    sa.Index("checkpoints_signed", "signed_at"),
+)

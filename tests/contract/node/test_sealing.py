@@ -1,0 +1,88 @@
+"""The pace of a sealer, and what it reports of a tree that ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.history.open_tree import TreeOwner
+from eventd.log.history.seal import hash_new
+from eventd.node import sealing
+from eventd.node.sealing import MOST_LAG, REST, SEAL_SECONDS, Sealer
+from eventd.resources.configuration import GroupConfig, group_of
+from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.statements import execute
+from eventd.testing import ManualClock, draft
+
+OWNER = TreeOwner("g", "a", Ed25519PrivateKey.from_private_bytes(bytes(32)))
+
+
+@dataclass
+class Figures:
+    """The last figures of a history."""
+
+    shown: list[tuple[str, int, float]] = field(default_factory=list)
+
+    def history(self, group: str, *, size: int, lag: float) -> None:
+        self.shown.append((group, size, lag))
+
+
+def config() -> GroupConfig:
+    return group_of("g", EventGroupSpec.model_validate({"nodeName": "a", "history": {"mode": "record"}}))
+
+
+@pytest.fixture
+def figures() -> Figures:
+    return Figures()
+
+
+@pytest.fixture
+async def sealer(log: EventLog, figures: Figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sealer:
+    """The sealer of a group with an open tree. It makes a checkpoint of each block."""
+    monkeypatch.setattr(sealing, "hash_new", partial(hash_new, most=1))
+    made = Sealer(log, tmp_path, config(), await log.topic("group:g"), figures)
+    assert await made._seal(OWNER, 0.0) is None, "the opening entry, and no more"
+    return made
+
+
+async def emit(log: EventLog, *ids: str) -> None:
+    for one in ids:
+        await log.append(await log.topic("group:g"), [draft(one)])
+
+
+async def test_a_sealer_that_lags_rests_for_nineteen_times_its_work(
+    log: EventLog, sealer: Sealer, clock: ManualClock, figures: Figures
+) -> None:
+    await emit(log, "a", "b")
+    clock.advance(3)
+    assert await sealer._seal(OWNER, clock.monotonic() - 0.5) == REST * 0.5
+    assert figures.shown[-1] == ("g", 2, 3.0)
+    assert await sealer._seal(OWNER, clock.monotonic()) is None, "nothing is left"
+    assert await sealer._seal(OWNER, clock.monotonic()) is None
+    assert figures.shown[-1] == ("g", 3, 0)
+
+
+async def test_a_sealer_that_lags_too_far_does_not_rest(log: EventLog, sealer: Sealer, clock: ManualClock) -> None:
+    await emit(log, "a", "b")
+    clock.advance(MOST_LAG / SECOND + 1)
+    assert await sealer._seal(OWNER, clock.monotonic() - 0.5) == 0.0
+
+
+async def test_a_tree_that_ends_is_reported_and_followed_by_another(
+    log: EventLog, sealer: Sealer, figures: Figures, caplog: pytest.LogCaptureFixture
+) -> None:
+    await log.database.write(execute, "DELETE FROM tiles")
+    await emit(log, "a")
+    assert await sealer._seal(OWNER, 0.0) == SEAL_SECONDS
+    with caplog.at_level("INFO", "eventd.history"):
+        assert await sealer._seal(OWNER, 0.0) is None
+    assert [record.message for record in caplog.records] == ["history damaged", "tree opened"]
+    assert "tile/0/000.p/1 is not stored" in caplog.records[0].__dict__["error"]
+    assert caplog.records[1].__dict__["reason"] == "damage"
+    assert figures.shown[-1][1] == 2

@@ -1,0 +1,99 @@
+"""A running node seals the history of its groups: from the first event, over starts, until it is turned off."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of
+from eventd.node.log_key import KEY_FILE
+from eventd.node.sealing import SEAL_SECONDS
+from eventd.store.engine.database import Connection
+from eventd.testing import ManualClock, draft, until
+from tests.support import plain_history as plain
+from tests.support.declared import group
+from tests.support.sites import Site
+
+
+def recording(mode: str = "record") -> dict[str, object]:
+    declared = group("a")
+    declared["spec"]["history"] = {"mode": mode}
+    return declared
+
+
+def read_state(conn: Connection, topic: int) -> tuple[Tree | None, StoredCheckpoint | None]:
+    tree = find_open_tree(conn, topic)
+    return tree, read_checkpoint_of(conn, tree.id) if tree else None
+
+
+async def sealed(site: Site, clock: ManualClock, size: int) -> tuple[Tree, StoredCheckpoint]:
+    """Wait for the checkpoint of this size."""
+    found: list[tuple[Tree, StoredCheckpoint]] = []
+
+    async def is_there() -> bool:
+        clock.advance(SEAL_SECONDS)
+        log = site.running.log
+        tree, last = await log.database.read(read_state, await log.topic("group:edge"))
+        if tree and last and last.size == size:
+            found.append((tree, last))
+        return bool(found)
+
+    await until(is_there, f"a checkpoint of size {size}")
+    return found[0]
+
+
+async def opened(site: Site) -> None:
+    log = site.running.log
+
+    async def is_open() -> bool:
+        return await log.database.read(find_open_tree, await log.topic("group:edge")) is not None
+
+    await until(is_open, "a tree to be opened, with a clock that stands still")
+
+
+async def emit(site: Site, *ids: str) -> None:
+    log = site.running.log
+    await log.append(await log.topic("group:edge"), [draft(id, group="edge") for id in ids])
+
+
+async def test_a_node_signs_checkpoints_of_what_it_admits_and_continues_the_tree(tmp_path: Path) -> None:
+    clock = ManualClock()
+    site = await Site("a", tmp_path, clock=clock).start()
+    try:
+        await site.apply(recording())
+        await opened(site)
+        await emit(site, "e1", "e2")
+        tree, last = await sealed(site, clock, 3)
+        assert plain.open_checkpoint(last.note.encode(), tree.log_key, []) == (3, last.root, {})
+        assert tree.origin.startswith("eventd/edge/a/")
+        size = site.running.metrics.registry.get_sample_value("routerd_eventd_history_size", {"group": "edge"})
+        assert size == 3
+        key = site.file.parent / KEY_FILE
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        await site.stop()
+        await site.start()
+        await emit(site, "e3")
+        again, _ = await sealed(site, clock, 4)
+        assert again.origin == tree.origin
+    finally:
+        await site.stop()
+
+
+async def test_a_group_without_a_history_has_no_tree_and_no_key(tmp_path: Path) -> None:
+    clock = ManualClock()
+    site = await Site("a", tmp_path, clock=clock).start()
+    try:
+        await site.apply(recording())
+        await opened(site)
+        await emit(site, "e1")
+        await sealed(site, clock, 2)
+        await site.apply(recording("off"))
+
+        async def is_off() -> bool:
+            clock.advance(SEAL_SECONDS)
+            log = site.running.log
+            return await log.database.read(find_open_tree, await log.topic("group:edge")) is None
+
+        await until(is_off, "the tree to be closed")
+    finally:
+        await site.stop()
