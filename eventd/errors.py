@@ -62,7 +62,7 @@ class Conflict(EventdError):
 
 
 class Unauthorized(EventdError):
-    """No key was given, or one that is unknown, expired or not the session's."""
+    """No key was given, or the key is unknown, expired or not the key of the session."""
 
     code = "unauthorized"
 
@@ -154,6 +154,6 @@ class FenceLost(EventdError):
 
 
 class CheckFailed(EventdError):
-    """The command worked and found something wrong."""
+    """The command ran without an error, and its check found a problem."""
 
     code = "check_failed"

@@ -15,7 +15,7 @@ from eventd.runtime.clock import SECOND
 from federation.event import UNSET, Event, encode, expiry_micros, from_micros
 
 NOW = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND
-"""Where a `ManualClock` begins: microseconds since 1970, UTC."""
+"""The time at which a `ManualClock` begins: microseconds since 1970, UTC."""
 TURNS = 10
 """Turns of the loop that `give_turns` gives: enough for a woken task to reach its next wait."""
 

@@ -23,7 +23,7 @@ API: Final = "stream.routerd.net/v1alpha1"
 WARM_UP: Final = 200
 DECLARED_SECONDS: Final = 15.0
 OVERHEAD: Final = 1024
-"""Bytes that an entry may take beside its value."""
+"""Bytes that an entry may take in addition to its value."""
 SHOWN: Final = 3
 
 Operation = Literal["put", "hit", "miss"]
@@ -31,7 +31,8 @@ Operation = Literal["put", "hit", "miss"]
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """What is measured: the operation, the keys, the QUIC streams of each connection, the requests under way."""
+    """The load that is measured: the operation, and the numbers of keys, of QUIC streams of each connection, and of
+    requests under way."""
 
     operation: Operation = "hit"
     keys: int = 1024
@@ -57,7 +58,7 @@ class CacheMeasurement:
         self._cache: Cache
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the settings that the result shows beside the common ones."""
+        """Return the settings that the result shows in addition to the common ones."""
         shape = self._shape
         about = {"operation": shape.operation, "keys": shape.keys}
         return {**about, "streams": shape.streams, "window": shape.window}
@@ -85,7 +86,7 @@ class CacheMeasurement:
             raise
 
     async def _declared(self) -> None:
-        """Wait until the node has the cache: it follows what is declared a moment later."""
+        """Wait until the node has the cache: a node creates declared caches a moment after the declaration."""
         deadline = now() + DECLARED_SECONDS
         while True:
             try:
@@ -122,7 +123,7 @@ class CacheMeasurement:
         await self._stack.aclose()
 
     async def _run(self, site: Site, place: int, deadline: float) -> None:
-        """Send requests, one after the other, for each key that has this place among the keys under way."""
+        """Send requests one after the other, for the keys of one of the `window` concurrent senders."""
         keys, window, wanted = self._shape.keys, self._shape.window, site.wanted
         key = place
         left = len(range(place, wanted.events, window))
@@ -165,7 +166,7 @@ class CacheMeasurement:
 
 
 def _value(key: int, version: int, size: int) -> bytes:
-    """Return the value of a key: its number, which put of it that is, and zeros."""
+    """Return a value to put: the number of the key, the number of the put of this key, and zeros."""
     return key.to_bytes(8) + version.to_bytes(8) + bytes(size - 16)
 
 

@@ -29,7 +29,7 @@ ONES = 100
 WARM_UP = 5
 PAUSE_SECONDS = 0.01
 VERIFIED = 100
-"""Of so many requests, the signature of one is verified."""
+"""One of this many requests has its signature verified."""
 
 
 class Callbacks:
@@ -55,7 +55,7 @@ class Callbacks:
         self._receiver: CallbackReceiver
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the settings that the result shows beside the common ones."""
+        """Return the settings that the result shows in addition to the common ones."""
         return {"callbacks": self._callbacks, "dead": self._dead, "per_request": self._per_request, "signed": "v1"}
 
     async def prepare(self, site: Site) -> None:
@@ -120,7 +120,8 @@ class Callbacks:
         return {"apiVersion": API, "kind": "EventCallback", "metadata": {"name": f"{group}-{number}"}, "spec": spec}
 
     async def _all_there(self, site: Site, wanted: int) -> None:
-        """Wait until all live callbacks have the backlog, or none has got anything for `PATIENCE_SECONDS`."""
+        """Wait until all live callbacks have the backlog, or no callback has received anything for
+        `PATIENCE_SECONDS`."""
         before, news = 0, now()
         while self._count < wanted and now() - news < PATIENCE_SECONDS:
             if self._count > before:

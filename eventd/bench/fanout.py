@@ -18,7 +18,7 @@ from eventd.runtime.clock import SystemClock
 
 
 class Fanout:
-    """Fills the first node before it has peers, then declares all of them at once."""
+    """Fills the first node before it has peers, then declares all peers together."""
 
     name = "fanout"
 
@@ -33,7 +33,8 @@ class Fanout:
         return 1 + self._peers - self._dead
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the settings that the result shows beside the common ones: how many peers there are, how many dead."""
+        """Return the settings that the result shows in addition to the common ones: the numbers of peers and of dead
+        peers."""
         return {"peers": self._peers, "dead": self._dead}
 
     async def prepare(self, site: Site) -> None:

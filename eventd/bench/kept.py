@@ -1,4 +1,4 @@
-"""Stored results, one line of JSON each, and the comparison of a new one with those of the same measurement."""
+"""Stored results, one line of JSON each, and the comparison of a new result with those of the same measurement."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from eventd.errors import Invalid, NotFound
 
 COMPARED = ("events_per_second", "p50_ms", "p95_ms", "p99_ms")
 MACHINE = ("system", "processor", "cores")
-"""The fields that two results of one machine have in common; its load is only shown."""
+"""The fields that must be equal for two results to be from the same machine; the load of the machine may differ."""
 MOST = 5
-"""Maximum number of the latest results with whose median a new one is compared."""
+"""Maximum number of latest results of which the median is compared with a new result."""
 
 
 def read_kept(file: Path) -> list[dict[str, Any]]:

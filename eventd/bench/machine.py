@@ -1,4 +1,4 @@
-"""What figures depend on besides the options: the machine, its disk, and its load."""
+"""The machine, its disk and its load, on which the figures of a measurement depend besides its options."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _processor() -> str:
 
 
 def fsync_ms(folder: Path | None = None) -> float:
-    """Return the median milliseconds of a small durable write in a folder; None: the one for temporary files."""
+    """Return the median milliseconds of a small durable write in a folder; None: the folder for temporary files."""
     times = []
     with tempfile.NamedTemporaryFile(prefix="eventd-bench-", dir=folder) as file:
         for _ in range(FLUSHES):

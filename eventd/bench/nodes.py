@@ -34,7 +34,7 @@ _clock = SystemClock()
 
 
 async def pause(seconds: float) -> None:
-    """Wait for so many seconds without blocking the loop."""
+    """Wait for this number of seconds without blocking the loop."""
     await _clock.sleep(seconds)
 
 
@@ -117,7 +117,7 @@ class OwnNode(Node):
         client = NodeClient(Address(False, "127.0.0.1", api, ""), self.key)
         super().__init__(name, client, listen=("127.0.0.1", port), secret=secret)
         self.quic_listen = ""
-        """Where it listens for QUIC; empty: nowhere. Set before the start."""
+        """The address at which the node listens for QUIC; empty: it does not. Set before the start."""
         self._database = database
         self._log = folder / f"{name}.log"
         self._child: subprocess.Popen[bytes] | None = None

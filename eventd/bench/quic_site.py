@@ -36,7 +36,10 @@ class QuicNode:
         self.node = node
 
     def client(self, **about: Any) -> StreamClient:
-        """Return a client with the node's own key, not yet connected. The node's certificate is new: any will do."""
+        """Return a client with the node's own key, not yet connected.
+
+        The node's certificate is newly made, so the client accepts any certificate.
+        """
         from eventd.client import StreamClient
 
         return StreamClient(self._address, TENANT, self.node.key, verify=False, patience=PATIENCE, **about)
@@ -54,7 +57,7 @@ class QuicTimes:
     def result(
         self, count: int, size: int, latencies: list[float], figures: dict[str, float], *, until: float
     ) -> UnverifiedResult:
-        """Return the result of `count` operations or deliveries that took `until` that moment."""
+        """Return the result of `count` operations or deliveries that were finished at the moment `until`."""
         seconds, after = max(until - self.begun, 1e-9), self._node.cpu_seconds
         figures = {"p999_ms": percentile(latencies, 99.9), **figures}
         if self._node_cpu is not None and after is not None:

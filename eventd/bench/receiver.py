@@ -1,4 +1,4 @@
-"""A receiver of callbacks for measurements: it answers at once, and keeps what it received."""
+"""A receiver of callbacks for measurements, which answers immediately and keeps the requests that it received."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ class _Connection(asyncio.Protocol):
 
 
 class CallbackReceiver:
-    """Listens on a port of `host`. `delays` are seconds by path after which a request is answered; others at once.
+    """Listens on a port of `host`.
 
+    `delays` maps paths to the seconds after which a request is answered; other requests are answered immediately.
     `taken` is called with each request, before its answer. With `tls`, it speaks TLS only.
     """
 
@@ -68,7 +69,7 @@ class CallbackReceiver:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen; at another port than before, if it listens for the first time."""
+        """Listen: the first time at a free port, later at the same port again."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: _Connection(self), self._host, self.port, ssl=self._tls, backlog=BACKLOG
@@ -76,7 +77,7 @@ class CallbackReceiver:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def take(self, request: CallbackRequest, transport: asyncio.Transport) -> None:
-        """Take a request, and answer it."""
+        """Record a request, and answer it."""
         self._taken(request)
         delay = self.delays.get(request.path, 0.0)
         if delay:

@@ -9,7 +9,7 @@ from typing import Any
 from eventd.bench.wire import percentile
 
 Show = Callable[[str, int, int], None]
-"""Shows progress: what is under way, how much of it is done, and the total, which is 0 if unknown."""
+"""Shows progress: the name of the current step, the amount that is done, and the total, which is 0 if unknown."""
 
 
 @dataclass(slots=True)

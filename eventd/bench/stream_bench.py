@@ -1,7 +1,7 @@
 """`stream`: records over QUIC, from the publish to the delivery at each subscriber.
 
-With one record at a time, a record is published when all subscribers have the one before: milliseconds are those of the
-way through the node alone. Otherwise they include the time in queues.
+With one record at a time, a record is published when all subscribers have the previous one: milliseconds then measure
+only the passage through the node. Otherwise they include the time in queues.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Publisher:
     load: StreamLoad
     answers: list[float] = field(default_factory=list)
     last: list[float] = field(default_factory=list)
-    """With one record at a time: the seconds until the last subscriber had each."""
+    """With one record at a time: for each record, the seconds until the last subscriber had it."""
 
 
 class StreamMeasurement:
@@ -72,7 +72,7 @@ class StreamMeasurement:
         self._node: QuicNode
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return the settings that the result shows beside the common ones."""
+        """Return the settings that the result shows in addition to the common ones."""
         shape = self._shape
         ack = "batch" if shape.answered else "none"
         about = {"streams": shape.streams, "fanout": shape.fanout, "window": shape.window}
@@ -146,7 +146,10 @@ class StreamMeasurement:
         await self._stack.aclose()
 
     async def _publish_all(self, site: Site, count: int, what: str, seconds: float = 0.0) -> int:
-        """Publish `count` records, or for so many seconds, and wait for the deliveries. Returns how many were."""
+        """Publish `count` records, or for the given seconds, and wait for the deliveries.
+
+        Returns the number of records published.
+        """
         before, deadline = self._published, now() + seconds if seconds else 0.0
         at_a_time = self._shape.window if self._shape.answered else 1
         lines = [publisher for publisher in self._publishers for _ in range(at_a_time)]
@@ -166,7 +169,8 @@ class StreamMeasurement:
         return sum(load.ledger.count for load in self._loads)
 
     async def _publish(self, site: Site, publisher: _Publisher, until: int, deadline: float, what: str) -> None:
-        """Publish batches, one after the other, until so many records are published, or until the deadline."""
+        """Publish batches one after the other, until the given number of records is published, or until the
+        deadline."""
         load, batch, fanout = publisher.load, site.wanted.batch, self._shape.fanout
         under_way = batch * site.wanted.in_flight * self._shape.window
         is_alone = under_way == 1

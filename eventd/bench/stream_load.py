@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from eventd.client import Event, Subscription
 
 HEAD: Final = Struct("!Qd")
-"""Begins a payload: its number, and when it was published, in seconds of the monotonic clock."""
+"""The head of a payload: its number, and the time of its publish, in seconds of the monotonic clock."""
 
 
 class StreamLoad:
-    """The payloads of one stream, each of `size` bytes: head and zeros. The ledger knows which were published."""
+    """The payloads of one stream, each of `size` bytes: head and zeros.
+
+    The ledger holds the numbers of the published ones.
+    """
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
@@ -46,7 +49,7 @@ class Deliveries:
     def __init__(self) -> None:
         self.count = 0
         self.last = 0.0
-        """When the last one arrived."""
+        """The time at which the last delivery arrived."""
         self.latencies: list[float] = []
         self.is_timed = False
         self._wanted = 0
@@ -65,7 +68,7 @@ class Deliveries:
                     reached.set_result(None)
 
     async def reach(self, wanted: int) -> bool:
-        """Wait for so many deliveries. Returns False if none arrives for `PATIENCE` seconds."""
+        """Wait until this number of deliveries is reached. Returns False if none arrives for `PATIENCE` seconds."""
         while self.count < wanted:
             before = self.count
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -81,7 +84,8 @@ class Deliveries:
 
 
 class StreamReader:
-    """One subscriber of one stream: the numbers that it has received, in their order, and what was wrong."""
+    """One subscriber of one stream: the numbers that it has received, in their order, and the problems that it
+    found."""
 
     def __init__(self, load: StreamLoad, deliveries: Deliveries) -> None:
         self.numbers: list[int | str] = []
@@ -90,7 +94,7 @@ class StreamReader:
         self._deliveries = deliveries
 
     async def run(self, subscription: Subscription) -> None:
-        """Take what arrives, until it is cancelled. An error of the subscription is one of the problems."""
+        """Read all events that arrive, until cancelled. An error of the subscription is noted as a problem."""
         try:
             await self._take_all(subscription)
         except EventdError as error:

@@ -23,8 +23,10 @@ def main() -> None:
 
 
 def _probe(words: list[str]) -> None:
-    """Run `probe` and exit, without loading the other commands; return if only the full command line can parse the
-    arguments."""
+    """Run `probe` and exit, without loading the other commands.
+
+    Return if only the full command line can parse the arguments.
+    """
     from eventd.cli.daemon.probe import ProbeFailed, read_words, run_probe
 
     probe = read_words(words)

@@ -98,7 +98,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the client of streams when it is asked for: it needs the extra `quic`, which the others do not."""
+    """Import the client of streams only when its name is used: only this client needs the extra `quic`."""
     match name:
         case "Cache":
             from eventd.client.streams.caching import Cache

@@ -76,7 +76,7 @@ class Frame(NamedTuple):
 
 
 async def pause(seconds: float) -> None:
-    """Wait for so many seconds of the event loop's clock."""
+    """Wait for this number of seconds by the event loop's clock."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = asyncio.get_running_loop().call_later(seconds, lambda: None if over.done() else over.set_result(None))
     try:
@@ -118,7 +118,7 @@ class Connection:
         chance: Chance = SYSTEM,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        """`most_bytes`: of the largest answer that is taken; a larger one counts as none."""
+        """`most_bytes`: size of the largest answer that is accepted; a larger answer counts as no answer."""
         self.address = Address.parse(server)
         self.retry = retry
         self.pause = pause

@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 REMEMBERED: Final = 100_000
-"""Urls of which a drain remembers the time of the latest event: about 20 MB."""
+"""Number of urls for which a drain remembers the time of the latest event; they take about 20 MB."""
 MAX_BODY: Final = 16 << 20
-"""Bytes of a batch."""
+"""Maximum bytes of a batch."""
 MAX_REQUESTS: Final = 16
-"""Requests that are received at a time; each may hold one body in memory."""
+"""Maximum number of requests that are received at the same time; each may hold one body in memory."""
 BODY_SECONDS: Final = 20.0
-"""How long a body may take to arrive: a sender gives up after that time."""
+"""Seconds that the body of a request may take to arrive: a sender gives up after that time."""
 _ONLY_TYPE = "application/json"
 _DIGEST_BYTES = 16
 
@@ -192,7 +192,7 @@ class Drain:
     def admit(self, headers: Mapping[str, str]) -> None:
         """Check the headers of a request before its body is read. Names of `headers` in upper or lower case.
 
-        Raises `Unauthorized` without credentials, `Forbidden` for others than those of an accepted uuid, and
+        Raises `Unauthorized` without credentials, `Forbidden` for credentials other than an accepted uuid, and
         `UnsupportedMedia` for a content type other than `application/json`, without parameters.
         """
         found = {name.lower(): value for name, value in headers.items()}

@@ -21,7 +21,8 @@ from eventd.runtime.supervisor import Supervisor
 from federation.event import new_event_ids
 
 FULL = 512
-"""Maximum events of one request. One that runs beside another always has this many: a smaller one costs as much."""
+"""Maximum events of one request. A request sent while another is under way always has this many: a smaller one costs
+as much."""
 MOST_BYTES = 1 << 20
 """Maximum bytes of one request, unless a single event has more."""
 

@@ -39,7 +39,7 @@ class Transport:
     ) -> None:
         """`tls` applies to an https address; without one, the system's CAs verify the node.
 
-        `most_bytes`: of the largest answer that is taken.
+        `most_bytes`: size of the largest answer that is accepted.
         """
         self._most_bytes = most_bytes
         if not key.isprintable():

@@ -106,7 +106,10 @@ class Page(Struct, kw_only=True, frozen=True):
 
 
 class Written(Struct, kw_only=True, frozen=True):
-    """The result of writing a batch. `deduped`: not written again; the seqs are of the first batch under its key."""
+    """The result of writing a batch.
+
+    `deduped`: the batch had been written before under the same key; the seqs are those of that first batch.
+    """
 
     topic: str
     first_seq: int

@@ -1,4 +1,4 @@
-"""Connections: addresses and which are allowed, outgoing HTTP and TLS, and the checks of the local socket.
+"""Connections: addresses and the rules for them, outgoing HTTP and TLS, and the checks of the local socket.
 
 May import: runtime, text, tls.
 """

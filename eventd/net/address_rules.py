@@ -1,5 +1,7 @@
 """Which addresses outgoing connections may lead to: without an entry only public ones, so that a URL that someone else
-chose leads to nothing inside the network. Pure.
+chose leads to nothing inside the network.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ CALLBACK_DENY: Final = "EVENTD_CALLBACK_DENY"
 PEER_ALLOW: Final = "EVENTD_PEER_ALLOW"
 PEER_DENY: Final = "EVENTD_PEER_DENY"
 LOWEST_PORT: Final = 1024
-"""Ports below are those of the system's services; besides `HTTPS_PORT`, each needs an entry."""
+"""Lower ports belong to services of the system; except for `HTTPS_PORT`, each of them needs an entry."""
 HTTPS_PORT: Final = 443
 MOST_JUDGED: Final = 1024
 """Number of judgements that are remembered: many requests go to one receiver."""
@@ -167,7 +169,7 @@ def normal_host(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
-    """Judges addresses by two lists, of which `deny` wins, and by what `unlisted` says of all others.
+    """Judges addresses by two lists, of which `deny` wins, and addresses that are in neither list by `unlisted`.
 
     Addresses are judged after the look-up of a name. `allow_setting` and `deny_setting` are named in refusals. `hint`:
     whose settings these are, where it is not obvious.
@@ -183,7 +185,7 @@ class AddressRules:
 
     @classmethod
     def of_callbacks(cls, allow: Iterable[str], deny: Iterable[str]) -> AddressRules:
-        """Return the rules for URLs that others may choose: public addresses, and what `allow` adds.
+        """Return the rules for URLs that other people may choose: public addresses, and the entries of `allow`.
 
         Raises `Invalid` for an entry that cannot be read.
         """
@@ -192,9 +194,9 @@ class AddressRules:
 
     @classmethod
     def of_peers(cls, allow: Iterable[str], deny: Iterable[str]) -> AddressRules | None:
-        """Return the rules for peers: only what `allow` has, or every address if it is empty; None without entries.
+        """Return the rules for peers: only the entries of `allow`, or every address if `allow` is empty.
 
-        Raises `Invalid` for an entry that cannot be read.
+        None if both lists are. Raises `Invalid` for an entry that cannot be read.
         """
         allowed, denied = parse_entries(allow, allow=True), parse_entries(deny, allow=False)
         if not allowed and not denied:
@@ -204,7 +206,7 @@ class AddressRules:
         )
 
     def judge(self, address: str, host: str, port: int) -> str | None:
-        """Return why no connection may lead to an address on behalf of a URL's host and port; None if one may.
+        """Return why no connection for a URL's host and port may lead to this address; None if it is allowed.
 
         `host` is as in the URL, in any case and without brackets; `address` may be the same.
         """
@@ -242,10 +244,11 @@ class AddressRules:
         return allowed
 
     def forbidden_url(self, url: str) -> str | None:
-        """Return why no connection can ever be made for a URL; None if one may be, or if the URL is invalid.
+        """Return why the rules forbid every connection for a URL.
 
-        A host that is an address, in any notation, is judged at once. A name is judged by its addresses when a
-        connection is made, and here only by its port: whether any entry allows that one.
+        None if one may be allowed, or if the URL is invalid. A host that is an address, in any notation, is judged
+        here. A name is judged by its addresses when a connection is made, and here only by its port: whether any entry
+        allows that one.
         """
         try:
             parts = urlsplit(url)

@@ -19,11 +19,11 @@ from eventd.net.name_cache import address_of
 MAX_HEAD: Final = 32 << 10
 """Maximum bytes of an answer besides its body: interim answers, head, chunk framing and trailer."""
 CHUNK_BYTES: Final = 64
-"""For each so many bytes of a body, one more byte than `MAX_HEAD` is allowed, for chunk framing."""
+"""Bytes of a body for which one byte is allowed in addition to `MAX_HEAD`, for chunk framing."""
 MAX_INTERIM: Final = 8
 """Maximum number of interim answers (1xx) before the answer."""
 LINE_BYTES: Final = 1 << 10
-"""Bytes of a head that are allowed for its first line and for blanks, where only the rest of an answer is limited."""
+"""Bytes that the limit of a cut answer adds for the uncounted parts of its head: the first line and blanks."""
 STEP: Final = 16 << 10
 """Bytes that are parsed at a time; the limits are checked in between."""
 IDLE_SECONDS: Final = 15.0
@@ -39,10 +39,10 @@ class AnswerTooLarge(Exception):
 
 
 class Answer(NamedTuple):
-    """An answer. Header names are in lower case; of repeated headers the last value is kept, and what is not UTF-8 in
-    it is replaced.
+    """An answer.
 
-    `address` is that of the other end, empty over a Unix socket.
+    Header names are in lower case; of repeated headers the last value is kept, and what is not UTF-8 in it is
+    replaced. `address` is that of the other end, empty over a Unix socket.
     """
 
     status: int
@@ -211,7 +211,7 @@ class Exchange(asyncio.Protocol):
                 self.close()
 
     def close(self) -> None:
-        """End the connection at once."""
+        """Close the connection immediately."""
         self.is_free = False
         self._transport.abort()
 
@@ -291,7 +291,7 @@ class Pool:
             self._idle.pop(0)[1].close()
 
     def close(self) -> None:
-        """End every connection at once, also those with a request under way."""
+        """Close every connection immediately, also those with a request under way."""
         for exchange in [*self._at_work, *(exchange for _, exchange in self._idle)]:
             exchange.close()
         self._idle.clear()

@@ -46,7 +46,7 @@ class SocketUnusable(Exception):
 
 
 class Busy(SocketUnusable):
-    """A process listens at the socket, and has no room for another connection now."""
+    """A process listens at the socket, but its queue has no room for another connection now."""
 
 
 class Peer(NamedTuple):

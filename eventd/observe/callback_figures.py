@@ -77,7 +77,7 @@ class CallbackFigures:
         self._counted: dict[str, set[tuple[Counter | Histogram, tuple[str, ...]]]] = {}
 
     def attempted(self, callback: str, duration: int, reason: str) -> None:
-        """Count a request that took so many microseconds; `reason` is empty if it was accepted."""
+        """Count a request, and the microseconds it took; `reason` is empty if the endpoint accepted it."""
         if not self._has_room(callback):
             return
         self._count(self._attempts, 1, callback)
@@ -99,7 +99,7 @@ class CallbackFigures:
             self._count(self._deliveries, events, callback, "refused")
 
     def _has_room(self, callback: str) -> bool:
-        """Return whether a callback has series of its own, or gets them now."""
+        """Return whether a callback has series of its own, or can get them now."""
         if callback not in self._counted and len(self._counted) < MOST:
             self._counted[callback] = set()
             self._count(self._deliveries, 0, callback, "refused")
@@ -114,7 +114,7 @@ class CallbackFigures:
         self._counted[labels[0]].add((histogram, labels))
 
     def forget(self, callback: str) -> None:
-        """Remove what was counted for a callback that is not served any more, which makes room for another one."""
+        """Remove the series of a callback that is not served any more, which makes room for another callback."""
         for metric, labels in self._counted.pop(callback, ()):
             metric.remove(*labels)
 

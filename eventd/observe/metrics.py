@@ -273,7 +273,7 @@ class Metrics:
         self._waiting.set_function(waiting)
 
     def rejected(self, group: str, peer: str, count: int) -> None:
-        """Count events that a peer refused for good."""
+        """Count events that a peer refused permanently."""
         self._delivery.labels(group, peer, "refused").inc(count)
 
     def failed(self, group: str, peer: str, reason: str) -> None:
@@ -303,7 +303,7 @@ class Metrics:
         self.traffic.lag(group, peer, lag_seconds)
 
     def objectives(self, group: str, *, warn: int, fail: int) -> None:
-        """Set after how many seconds a delivery of a group is late, and too late."""
+        """Set the lag in seconds from which a delivery of a group counts as a warning, and as a failure."""
         self._slo.labels(group, "warn").set(warn)
         self._slo.labels(group, "fail").set(fail)
 

@@ -30,7 +30,7 @@ MOST_CALLBACKS: Final = 100
 MOST_CHANGED: Final = 20
 """Maximum number of topics, of senders, and of callbacks, that one sample begins to keep."""
 _FADING: Final = 0.97
-"""By which the recent activity of a topic fades from sample to sample: to one half in two minutes."""
+"""Factor by which the recent activity of a topic decreases from sample to sample: to one half in two minutes."""
 
 NODE, GROUP, LINK, INBOUND, CALLBACK, TOPIC = "node", "group", "link", "inbound", "callback", "topic"
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -65,7 +65,8 @@ class SeriesKey(NamedTuple):
 
     @property
     def competes(self) -> bool:
-        """Return whether series of this kind compete for the room: those of senders, callbacks and topics."""
+        """Return whether series of this kind compete for the limited room: those of senders, callbacks and topics
+        do."""
         return self.rank >= _OF_INBOUND
 
 
@@ -110,7 +111,7 @@ class RatePage(msgspec.Struct):
 class _Series:
     columns: tuple[array[float], ...]
     competes: bool
-    """Whether its place may be given to a busier one."""
+    """Whether a busier series may take the place of this one."""
     activity: float = 0.0
     busy_at: int = 0
     """The tick of the last value that was not 0."""
@@ -187,7 +188,7 @@ class RateHistory:
         self._counts[key.rank] -= 1
 
     def _choose(self, rank: int, counts: Mapping[tuple[int, str, str, int], int]) -> None:
-        """Begin series for the busiest of a kind that have none, in place of ones that are less busy."""
+        """Begin series for the busiest senders, callbacks or topics that have none, in place of less busy ones."""
         new = [key for key in counts if key not in self._series]
         kept: list[tuple[float, SeriesKey]] | None = None
         for name in heapq.nlargest(MOST_CHANGED, new, key=counts.__getitem__):

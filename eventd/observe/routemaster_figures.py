@@ -43,7 +43,7 @@ class TopicFigure(NamedTuple):
 
 
 class StoreFigure(NamedTuple):
-    """The bytes that the events of the surface take, those they may take, and those at which the limit is reached.
+    """Bytes of the surface's events: stored, allowed, and the mark at which the limit takes effect.
 
     None: there is no limit.
     """
@@ -54,7 +54,7 @@ class StoreFigure(NamedTuple):
 
 
 class SurfaceFigures(NamedTuple):
-    """What is measured of the surface at one time."""
+    """The figures of the surface at one time."""
 
     subscribers: Sequence[SubscriberFigure]
     topics: Sequence[TopicFigure]
@@ -62,11 +62,14 @@ class SurfaceFigures(NamedTuple):
 
 
 class BoundedFamily(Collector):
-    """One metric with at most `MOST` series: the first ones. Unlike those of the library, a counter can be set."""
+    """One metric with at most `MOST` series: the first ones.
+
+    Unlike a counter of the library, it can be set to a value.
+    """
 
     def __init__(self, registry: CollectorRegistry, kind: Kind, name: str, text: str, *labels: str) -> None:
         self.reference_name = name
-        """Its name in Routemaster, with dots."""
+        """The name of the metric in Routemaster, with dots."""
         self.name = PREFIX + name.replace(".", "_")
         self._kind = kind
         self._text = text
@@ -103,9 +106,9 @@ class BoundedFamily(Collector):
         self._values = {labels: value for labels, value in self._values.items() if labels[0] != first}
 
     def keep(self, known: frozenset[str]) -> None:
-        """Remove the series whose first label is not one of the `known` values for the second time.
+        """Remove the series whose first label is missing from the `known` values in two calls in a row.
 
-        Once proves nothing: what is known was read before a series that is new.
+        One call proves nothing: `known` may have been read before a new series began.
         """
         absent = {labels for labels in self._values if labels[0] not in known}
         for labels in absent & self._absent:
@@ -164,7 +167,7 @@ class RoutemasterFigures:
         self._process = self._family(counter, "process", "Processes that began to serve.", "status", "type")
 
     def started(self) -> None:
-        """Count this process as one that serves the surface; what never happens here is shown as 0."""
+        """Note that this process serves the surface, so that counters of events that never happen are shown as 0."""
         self._process.show({("start", "web"): 1, ("stop", "web"): 0})
         self._scrubbed.show({("main",): 0, ("aux",): 0})
         self._workers.show({(): 0})
@@ -174,7 +177,7 @@ class RoutemasterFigures:
         self._size.add(size, topic, publisher_label(publisher))
 
     def attempted(self, handle: str, duration: int, events: int, *, delivered: bool) -> None:
-        """Count a request with so many events that took so many microseconds."""
+        """Count a request, the number of its events, and the microseconds it took."""
         labels, milliseconds = (handle, SUCCESS if delivered else FAILURE), duration / 1000
         self._sent_events.add(events, *labels)
         self._sent_batches.add(1, *labels)
@@ -198,16 +201,16 @@ class RoutemasterFigures:
         self._time2.add(0, *labels)
 
     def lost(self, handle: str, events: int) -> None:
-        """Count events that retention removed before the subscriber got them."""
+        """Count events that retention removed before the subscriber received them."""
         self._dropped.add(events, handle)
 
     def forget(self, handle: str) -> None:
-        """Remove what was counted for a subscriber that is not served any more."""
+        """Remove the series of a subscriber that is not served any more."""
         for family in self._of_queues():
             family.forget(handle)
 
     def show(self, figures: SurfaceFigures) -> None:
-        """Set what was measured, and remove the series of subscribers and topics that are not among it."""
+        """Set the gauges to these figures, and remove the series of subscribers and topics that the figures lack."""
         subscribers, store = figures.subscribers, figures.store
         self._events.show({(one.handle,): one.events for one in subscribers})
         self._batches.show({(one.handle,): one.batches for one in subscribers})
@@ -239,7 +242,7 @@ class RoutemasterFigures:
         return added if is_new else max(added, self._added.value(one.handle))
 
     def _forget(self, handles: frozenset[str], topics: frozenset[str]) -> None:
-        """Make room for the series of others, of which there are at most `MOST`."""
+        """Remove the series of unknown subscribers and topics: a metric has room for at most `MOST` series."""
         self._size.keep(topics)
         for family in self._of_queues():
             family.keep(handles)
@@ -249,14 +252,14 @@ class RoutemasterFigures:
         yield from (self._first, self._last, self._count)
 
     def reference_names(self) -> dict[str, str]:
-        """Return what Routemaster calls each metric, by its name here without `_total`."""
+        """Return Routemaster's name of each metric, by the name that the metric has here without `_total`."""
         return {family.name: family.reference_name for family in self._families}
 
 
 def publisher_label(handle: str) -> str:
-    """Return what stands before the first `--` of a handle: `null` for no publisher, `malformed` if there is nothing.
+    """Return the part of a handle before the first `--`: `null` without a publisher, `malformed` if the part is empty.
 
-    So the tokens of one name are one publisher.
+    So all tokens of one name count as one publisher.
     """
     name, mark, _ = handle.partition("--")
     if not handle:

@@ -8,11 +8,12 @@ from typing import Final, Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 MOST_SERIES: Final = 32
-"""Maximum number of series of one metric; what is beyond them is counted as `other`."""
+"""Maximum number of series of one metric; further label values are counted as `other`."""
 OTHER: Final = "other"
 
 StreamKind = Literal["request", "publish", "events"]
-"""A bidirectional stream of a client, a unidirectional one, which only publishes, or that of a subscription."""
+"""The kinds of streams: a client's bidirectional stream, its unidirectional one, which only publishes, and the stream
+of a subscription."""
 PublishResult = Literal["ok", "refused", "dropped"]
 
 _PUBLISH_SECONDS = (
@@ -170,7 +171,7 @@ class StreamMetrics:
         self._dropped.add(records, reason)
 
     def subscribed(self, change: int) -> None:
-        """Count so many more subscriptions; fewer, if it is negative."""
+        """Add this number to the count of subscriptions; a negative number reduces the count."""
         self._subscriptions.inc(change)
 
     def delivered(self, records: int, size: int) -> None:

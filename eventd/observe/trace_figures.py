@@ -1,4 +1,4 @@
-"""The metric of tracing: what became of the spans of this process."""
+"""The metric of tracing: how many spans of this process were exported, not taken, or dropped."""
 
 from __future__ import annotations
 

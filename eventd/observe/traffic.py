@@ -19,7 +19,7 @@ names."""
 
 
 class AppendedBlock(Protocol):
-    """What is counted of a block of the log; `own` is 1 if its records entered the log at this node."""
+    """The values of a log block that are counted; `own` is 1 if its records entered the log at this node."""
 
     @property
     def topic_id(self) -> int: ...
@@ -43,7 +43,7 @@ _NO_CALLBACKS: Mapping[str, CallbackCount] = MappingProxyType({})
 
 
 class TrafficSample(NamedTuple):
-    """What passed since the last sample.
+    """The traffic since the last sample.
 
     `links`: the events that each peer has acknowledged and the bytes of their batches; `inbound`: the new events of
     each sender; `topics`: by id, the records that entered the log at this node, and all others. `lags`: the seconds for

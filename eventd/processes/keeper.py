@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 EVENT: Final = struct.Struct("=ci")
-"""A kind and a number."""
+"""The format of an event message: the kind of the event and a number."""
 STARTED: Final = b"s"
 """The program runs (0), or could not be started: the number is the `errno`."""
 EXITED: Final = b"x"

@@ -142,7 +142,10 @@ class Program(ABC):
         """Kill the program and its descendants, as far as they can be reached; does not wait for their end."""
 
     def kill_and_reap(self) -> None:
-        """Kill what still runs, close the pipes and reap, at once or as soon as possible. May be called again."""
+        """Kill the processes that still run, close the pipes, and reap the program now or as soon as possible.
+
+        May be called again.
+        """
         self.kill()
         self.stdin.close()
         for inflow in self._inflows:

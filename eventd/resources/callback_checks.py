@@ -1,4 +1,5 @@
-"""Checks callbacks against what no resource declares: the topics that exist, and the addresses that are allowed."""
+"""Checks that the topics of callbacks exist and the addresses in their URLs are allowed, which other resources cannot
+tell."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from eventd.text.topic_names import is_topic_name
 
 
 def callback_problems(conn: Connection, drafts: Sequence[Draft], rules: AddressRules) -> Iterator[Problem]:
-    """Yield problems of the callbacks among the drafts, also of those that have others.
+    """Yield problems of the callbacks among the drafts, also of callbacks that have other problems.
 
     A topic must exist and hold records: the jobs of a queue are claimed by its workers. An address in a URL must be
-    allowed by `rules`; those of a host name, but for its port, are judged when a connection is made.
+    allowed by `rules`; of a host name only the port is checked here, and its addresses when a connection is made.
     """
     declared = {draft.identity.name: draft for draft in drafts if draft.identity and draft.identity.kind == TOPIC.name}
     for draft in drafts:
@@ -33,7 +34,10 @@ def callback_problems(conn: Connection, drafts: Sequence[Draft], rules: AddressR
 
 
 def _topic_problems(conn: Connection, draft: Draft, name: str, declared: Draft | None) -> Iterator[Problem]:
-    """Yield the problem of a topic that is missing, or a queue; `declared`: the Topic among the drafts, if any."""
+    """Yield a problem if the topic is missing or is a queue.
+
+    `declared`: the Topic resource among the drafts, if any.
+    """
     path, topic = ("spec", "source", "topic"), find_topic(conn, name)
     if topic is None and declared is None:
         yield draft.problem(path, f"topic {name} does not exist", f"create it first: routerctl topic put {name}")

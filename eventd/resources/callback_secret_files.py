@@ -1,4 +1,5 @@
-"""Reads the files of callbacks' secrets in threads of their own: they may lie on a file system that does not answer."""
+"""Reads the files of callbacks' secrets in separate threads: the files may lie on a file system that does not
+answer."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from eventd.runtime.blocking_calls import BlockingCalls
 from eventd.runtime.threads import ThreadFactory
 
 READ_SECONDS: Final = 10.0
-"""Seconds after which files that are not read are unreadable."""
+"""Seconds after which files that could not be read yet count as unreadable."""
 
 
 class CallbackSecretFiles:
-    """Reads the secrets of callbacks in threads of its own. `credentials` is the service manager's folder of secrets.
+    """Reads the secrets of callbacks in separate threads. `credentials` is the service manager's folder of secrets.
 
-    A file that hangs holds a thread, and the callback that needs it, but nothing else.
+    A read that hangs blocks one thread and the callback that needs the file, but nothing else.
     """
 
     def __init__(self, threads: ThreadFactory, credentials: Path | None, seconds: float = READ_SECONDS) -> None:
@@ -56,5 +57,5 @@ class CallbackSecretFiles:
             ) from None
 
     async def close(self) -> None:
-        """Start no further reads."""
+        """Close the reader: no further reads are started."""
         self._calls.close()

@@ -70,8 +70,9 @@ class ListenConfig:
 class RetentionConfig:
     """How many events of a group are kept; None: no limit.
 
-    `max_age` in microseconds. A group with `max_bytes` bytes refuses new events. `keep_undelivered`: this node's
-    live events waiting for peers are not evicted. `ids`: how many microseconds the id of an evicted event is known.
+    `max_age` in microseconds. A group whose events have `max_bytes` bytes refuses new events. `keep_undelivered`: this
+    node's live events waiting for peers are not evicted. `ids`: how many microseconds the id of an evicted event is
+    known.
     """
 
     max_events: int | None
@@ -346,7 +347,8 @@ def slos(stored: Iterable[StoredResource]) -> dict[str, SloConfig]:
 
 
 def lag_limits(stored: Iterable[StoredResource], groups: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return after how many seconds a delivery of each group is late, and too late: as its FederationSLO says."""
+    """Return for each group the seconds of lag from which its FederationSLO gives a warning, and from which a
+    failure."""
     found = slos(stored)
     return {
         name: (found[name].lag_warn, found[name].lag_fail) if name in found else (LAG_WARN, LAG_FAIL) for name in groups
@@ -439,7 +441,8 @@ def _connect(spec: PeerTls) -> ClientTlsConfig:
 
 
 def _protocol(spec: EventPeerSpec, group: EventGroupSpec) -> str:
-    """Return the protocol for the peer: `auto` only if it is declared so and the group speaks more than one."""
+    """Return the protocol for the peer: `auto` only if that is declared and the group speaks more than one
+    protocol."""
     if spec.protocol == "auto" and len(group.protocols) == 1:
         return group.protocols[0]
     return spec.protocol

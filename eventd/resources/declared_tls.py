@@ -12,12 +12,16 @@ from eventd.tls.contexts import ClientTls, LoadedTls, Now, ServerTls
 from eventd.tls.files import ClientTlsConfig, Reloaded, ServerTlsConfig
 
 CALLBACKS: Final = "(callbacks)"
-"""Stands for a group where callbacks use TLS; the name of the callback stands for a peer."""
+"""The value of `DeclaredTls.group` for callbacks, which belong to no group; `peer` is then the name of the
+callback."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTls:
-    """One use of TLS. `group` and `peer`, a node, as in `CertificateState`; `place`: the resource and the field."""
+    """One use of TLS.
+
+    `group` and `peer` (a node) are as in `CertificateState`; `place` names the resource and its field.
+    """
 
     group: str
     peer: str
@@ -26,7 +30,10 @@ class DeclaredTls:
 
     @property
     def file(self) -> str:
-        """Return the certificate that is shown, or else the CA that verifies the other end; empty without either."""
+        """Return the file of the certificate that is shown, or else of the CA that verifies the other end.
+
+        Empty without either.
+        """
         return self.config.cert_file or (self.config.ca_file if isinstance(self.config, ClientTlsConfig) else "")
 
     def make(self, credentials: Path | None, now: Now) -> Reloaded[LoadedTls]:
@@ -50,7 +57,7 @@ def _of_peer(group: str, peer: PeerConfig) -> DeclaredTls:
 
 
 def tls_of_callbacks(declared: Mapping[str, ClientTlsConfig]) -> Iterator[DeclaredTls]:
-    """Yield each use of TLS with files that callbacks declare; `declared` has it by the name of the callback."""
+    """Yield each use of TLS with files that callbacks declare; `declared` maps the names of callbacks to their TLS."""
     for name, config in declared.items():
         use = DeclaredTls(CALLBACKS, name, f"EventCallback {name}: spec.tls", config)
         if use.file:

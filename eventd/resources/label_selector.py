@@ -19,7 +19,10 @@ _TERM: Final = re.compile(
 
 
 class _Term(NamedTuple):
-    """One condition: the value of `key` is (or, with `negated`, is not) one of `values`; None: that there is one."""
+    """One condition: the value of `key` is (with `negated`: is not) one of `values`.
+
+    With None, the label is present (absent).
+    """
 
     key: str
     values: frozenset[str] | None
@@ -31,7 +34,10 @@ class _Term(NamedTuple):
 
 
 class LabelSelector:
-    """Conditions that labels must all meet; none for an empty text. Raises Invalid with the part that is wrong."""
+    """The conditions that labels must all meet; an empty text has no conditions.
+
+    Raises Invalid, which names the wrong part.
+    """
 
     def __init__(self, text: str) -> None:
         if len(text) > _MOST:

@@ -19,7 +19,10 @@ from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig
 
 @dataclass(frozen=True, slots=True)
 class KeySourceConfig:
-    """Where a key set is read from: a file, given by path or as `credential:NAME`, or a URL; the other one is empty."""
+    """Where a key set is read from: a file, given by path or as `credential:NAME`, or a URL.
+
+    The unused field is empty.
+    """
 
     file: str = ""
     url: str = ""

@@ -1,4 +1,4 @@
-"""Runs calls that may block for long, such as look-ups of names, in threads of their own."""
+"""Runs calls that may block for a long time, such as look-ups of names, in separate threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 COUNT: Final = 64
 """Maximum number of threads."""
 SLOW_SECONDS: Final = 1.0
-"""A call that takes longer is slow; later ones to its place share half of the threads with all slow ones."""
+"""A call that takes longer makes its place slow; calls to all slow places together get only half of the threads."""
 MOST_WAITING: Final = 4096
 """Maximum number of callers that wait for a thread."""
 MOST_SLOW: Final = 4096
@@ -22,11 +22,11 @@ MOST_SLOW: Final = 4096
 
 
 class BlockingCalls:
-    """Runs calls in at most `COUNT` threads. Each has a key: callers with the same key share the call under way.
+    """Runs calls in at most `COUNT` threads. Each call has a key: callers with the same key share the call under way.
 
-    A call cannot be interrupted, so one that hangs keeps its thread although its caller gives up. Calls to places, such
-    as domains or folders, that were slow last cannot take all threads, so that others get theirs. `name` is the prefix
-    of the names of the threads.
+    A call cannot be interrupted, so one that hangs keeps its thread although its caller gives up. Calls to places,
+    such as domains or folders, that were slow last cannot take all threads, so that calls to other places still get
+    threads. `name` is the prefix of the names of the threads.
     """
 
     def __init__(self, threads: ThreadFactory, name: str) -> None:
@@ -108,7 +108,7 @@ class BlockingCalls:
             del self._slow[next(iter(self._slow))]
 
     def close(self) -> None:
-        """Start no further calls; those under way are left alone."""
+        """Start no further calls; calls under way continue."""
         self._closed = True
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)

@@ -29,13 +29,13 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Suspend the calling task for so many seconds."""
+        """Suspend the calling task for this number of seconds."""
         ...
 
     def timer(self, seconds: float) -> asyncio.Future[None]:
-        """Return a future that is done after so many seconds, to wait for it together with other futures.
+        """Return a future that is done after this number of seconds, to wait for it together with other futures.
 
-        Cancel it when it is no longer needed.
+        Cancel the future when it is no longer needed.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Keeps repeated log lines apart: others decide how often their cause occurs."""
+"""Limits how often log lines repeat whose causes come from clients or other nodes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class NotRegular(Exception):
-    """The path names something else than a regular file: a folder, a pipe, a device."""
+    """The path does not name a regular file, but a folder, a pipe or a device."""
 
 
 class RegularFile(NamedTuple):

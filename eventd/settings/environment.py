@@ -80,7 +80,7 @@ def service_environment(environ: Mapping[str, str] | None = None) -> dict[str, s
 
 
 def plugin_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment that every plugin gets beside the variables of its declaration: only `PATH`."""
+    """Return the environment that every plugin gets in addition to the variables of its declaration: only `PATH`."""
     environ = os.environ if environ is None else environ
     return {"PATH": environ.get("PATH", "") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
@@ -92,7 +92,10 @@ def editor_command(environ: Mapping[str, str] | None = None) -> str:
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> str:
-    """Return the folder of this user for what routerctl may forget; empty without a home folder."""
+    """Return the folder of this user for routerctl's cached files, which may be deleted.
+
+    Empty without a home folder.
+    """
     environ = os.environ if environ is None else environ
     named, home = environ.get("XDG_CACHE_HOME", ""), environ.get("HOME", "")
     base = named or (os.path.join(home, ".cache") if home else "")

@@ -21,7 +21,7 @@ _POSTGRES = ("postgresql+psycopg://", "postgresql://", "postgres://")
 
 
 class _Unusual(Exception):
-    """A setting that only the settings themselves can read, or report."""
+    """A setting has a form that only `eventd.settings.model` can read, or report as a problem."""
 
 
 class NodeLocation(NamedTuple):

@@ -272,7 +272,7 @@ class Settings(QuicSettings, RoutemasterSettings, ConsoleSettings):
 
     @property
     def quic_tls(self) -> ServerTlsConfig | None:
-        """Return the files of the QUIC listener's certificate; None: the node makes one."""
+        """Return the files of the QUIC listener's certificate; None: the node makes a certificate itself."""
         if not self.quic_cert_file:
             return None
         return ServerTlsConfig(absolute_path(self.quic_cert_file), absolute_path(self.quic_key_file))
@@ -392,7 +392,7 @@ def _validate(given: Mapping[str, tuple[Any, str]], problems: list[SettingProble
 
 
 def _tls_problems(settings: Settings, origins: Mapping[str, str]) -> Iterator[SettingProblem]:
-    """Yield the settings of TLS that lack another one: alone, they would promise what the API does not do."""
+    """Yield a problem for each setting of TLS that has no effect because another one is missing."""
     needed = {
         "api_tls_key_file": "api_tls_cert_file",
         "api_tls_cert_file": "api_tls_key_file",

@@ -1,4 +1,5 @@
-"""The settings of the Routemaster surface, and the variables of Routemaster itself that count where ours are absent."""
+"""The settings of the Routemaster surface, and Routemaster's own variables, which apply where these settings are
+absent."""
 
 from __future__ import annotations
 
@@ -146,7 +147,10 @@ def _is_on(text: str) -> str:
 
 
 def _with(unit: str) -> Callable[[str], str]:
-    """Return a function that appends the unit to a number; other texts stay, so that a refusal shows them as given."""
+    """Return a function that appends the unit to a number.
+
+    Any other text stays unchanged, so that a refusal shows it as given.
+    """
     return lambda text: f"{text.strip()}{unit}" if _NUMBER.fullmatch(text.strip()) else text
 
 
@@ -165,9 +169,10 @@ _VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
 
 
 def reference_values(environ: Mapping[str, str], given: Mapping[str, object]) -> dict[str, tuple[str, str]]:
-    """Return the settings that variables of Routemaster name, each with its variable; none while the surface is off.
+    """Return the settings that Routemaster's own variables give, each with its variable.
 
-    `given`: the settings that are set otherwise. Those count instead, and the file of the root key instead of the key.
+    None while the surface is off. `given`: the settings that are set in another way, which take precedence; so does
+    the file of the root key over the key.
     """
     if not given.get("routemaster_listen"):
         return {}

@@ -29,7 +29,7 @@ _COUNTS = (
     *("max_", "lake_rows", "lake_nice", "workers"),
     *("quic_max_", "quic_batch_events", "quic_cache_entries"),
 )
-"""Beginnings of the names of settings that are numbers of something, unless they end with `_bytes`."""
+"""Prefixes of the names of settings that are counts, unless the names end with `_bytes`."""
 _DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
 
 
@@ -101,7 +101,7 @@ def read_topic_name(value: Any) -> str:
 
 
 def split_entries(lines: Iterable[str]) -> list[str]:
-    """Return what commas separate in these lines, as it is written, without lines that are comments."""
+    """Return the texts between commas in these lines, as written, without lines that are comments."""
     return [entry for line in lines if not line.lstrip().startswith("#") for entry in line.split(",")]
 
 

@@ -1,4 +1,5 @@
-"""What a certificate says: its names, the node that it speaks for, its public key as a pin, and when it expires."""
+"""The contents of a certificate: its names, the node that it speaks for, its public key as a pin, and when it
+expires."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Certificate:
     begins: int
     expires: int
     is_ca: bool = False
-    """Whether it may issue certificates."""
+    """Whether the certificate may be used to issue certificates."""
 
     @classmethod
     def of_der(cls, content: bytes) -> Certificate:
@@ -52,7 +53,7 @@ class Certificate:
 
     @classmethod
     def of_pem(cls, content: bytes) -> list[Certificate]:
-        """Read the certificates of a PEM file; whatever stands between them is skipped.
+        """Read the certificates of a PEM file; other text in the file is skipped.
 
         Raises `UnreadableCertificate`, which says which one it is.
         """
@@ -124,7 +125,7 @@ def show_moment(time: int) -> str:
 
 
 def show_few(names: Iterable[str]) -> str:
-    """Return the first names, and how many others there are."""
+    """Return a text with the first names, and the number of further ones."""
     all_names = list(names)
     more = f" and {len(all_names) - 4} more" if len(all_names) > 4 else ""
     return ", ".join(name[:100] for name in all_names[:4]) + more or "no name"

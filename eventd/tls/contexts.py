@@ -41,7 +41,7 @@ class ServerTls(Reloaded[LoadedTls]):
     def refresh(self, *, force: bool = False) -> bool:
         """Load changed files; also a new context once the present one remembers `MOST_SESSIONS` sessions of TLS 1.2.
 
-        OpenSSL keeps them to resume them, which cannot be switched off from here.
+        OpenSSL keeps sessions for resumption, and Python cannot switch that off.
         """
         loaded = self.present
         is_full = loaded is not None and loaded.context.session_stats()["number"] >= MOST_SESSIONS

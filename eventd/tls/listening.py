@@ -57,7 +57,8 @@ class FailureLog:
         self._pause = LogPause(clock.monotonic)
 
     def note(self, failure: HandshakeFailed, address: str) -> None:
-        """Log a failed handshake of a client at this address, unless one was logged just now."""
+        """Log a failed handshake of a client at this address, unless one with this reason was logged within the last
+        minute."""
         if self._pause.is_over(failure.reason):
             about = {"reason": str(failure.reason), "address": address, "error": failure.detail}
             logger.warning("handshake failed", extra=about)

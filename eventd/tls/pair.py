@@ -22,7 +22,7 @@ def load_pair_into(context: ssl.SSLContext, cert: str | os.PathLike[str], key: s
 
 
 def _refuse_password() -> str:
-    """Raise: OpenSSL would otherwise ask for the password on the terminal, and the program would wait for it."""
+    """Raise ValueError for an encrypted key: OpenSSL would otherwise ask for its password on the terminal, and wait."""
     raise ValueError("encrypted")
 
 

@@ -15,5 +15,6 @@ PLAIN_HTTP_ANSWER: Final = _HEAD % len(PLAIN_HTTP_BODY) + PLAIN_HTTP_BODY
 
 
 def wants_tls(status: int, body: bytes) -> bool:
-    """Return whether this is the answer of a port that speaks TLS: links and commands recognise the mistake by it."""
+    """Return whether this is the answer of a TLS port to plain HTTP, by which links and commands recognise the
+    mistake."""
     return status == 400 and body == PLAIN_HTTP_BODY

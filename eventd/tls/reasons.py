@@ -57,7 +57,7 @@ _OF_SERVER: Final = {
     "WRONG_VERSION_NUMBER": (Reason.NOT_SPOKEN, "it answers without TLS"),
     "HTTP_REQUEST": (Reason.NOT_SPOKEN, "it answers without TLS"),
 }
-"""What the client learns, by the end of OpenSSL's reason."""
+"""The reasons as the client sees them, by the end of OpenSSL's name for the cause."""
 _OF_CLIENT: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": (Reason.CLIENT_MISSING, "the client shows no certificate"),
     "ALERT_UNKNOWN_CA": (Reason.SERVER_REFUSED, "the client does not trust the issuer of this node's certificate"),

@@ -19,7 +19,7 @@ _HINT: Final = re.compile(rf"([1-9][0-9]{{0,18}})=({_CONTEXT.pattern})")
 
 
 class TraceContext(NamedTuple):
-    """A span as others refer to it: its trace (32 hex digits), itself (16), and whether it is recorded."""
+    """A reference to a span: the ids of its trace (32 hex digits) and of the span (16), and whether it is recorded."""
 
     trace_id: str
     span_id: str
@@ -37,9 +37,10 @@ def read_context(text: str | None) -> TraceContext | None:
 
 
 class BatchTrace(NamedTuple):
-    """What a sender says of the traces of a batch: its own span, and the contexts of sampled events by position.
+    """The trace contexts that a sender gives for a batch: its own span, and the contexts of sampled events by
+    position.
 
-    Nothing of it is signed: it is good for links between spans, and for no decision.
+    They are not signed: use them for links between spans, never for a decision.
     """
 
     parent: TraceContext | None = None
@@ -47,12 +48,15 @@ class BatchTrace(NamedTuple):
 
 
 def read_batch_trace(headers: Mapping[str, str]) -> BatchTrace:
-    """Return what the headers of a batch say; nothing where they are malformed."""
+    """Return the trace contexts in the headers of a batch, without those in malformed headers."""
     return BatchTrace(read_context(headers.get(TRACEPARENT)), read_hints(headers.get(HINTS)))
 
 
 def read_hints(text: str | None) -> dict[int, TraceContext]:
-    """Return the contexts of sampled events, by position; none of them if anything is malformed or too much."""
+    """Return the contexts of sampled events by position.
+
+    Empty if any part of the header is malformed or there are too many.
+    """
     if not text or len(text) > _LONGEST:
         return {}
     parts = text.split(", ")

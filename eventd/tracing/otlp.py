@@ -30,15 +30,18 @@ from eventd.tracing.contexts import TraceContext
 from eventd.tracing.spans import Attributes, Kind, TracedWork, Value
 
 QUEUE: Final = 2048
-"""How many spans wait for the collector. The oldest are dropped beyond it."""
+"""Maximum number of spans that wait for the collector; beyond it the oldest are dropped."""
 _KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT, "internal": SpanKind.INTERNAL}
 
 
 class _BoundedSession(requests.Session):
-    """Takes the head of an answer and nothing else: a collector that answers without an end costs no memory."""
+    """Reads only the head of an answer, so that a collector whose answer never ends costs no memory."""
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send a request. Raises `requests.RequestException`, also for a redirect: nothing took the spans."""
+        """Send a request.
+
+        Raises `requests.RequestException`, also for a redirect, because it means that the spans were not accepted.
+        """
         response = super().send(request, **{**options, "stream": True, "allow_redirects": False})
         response.close()
         if 300 <= response.status_code < 400:
@@ -48,7 +51,7 @@ class _BoundedSession(requests.Session):
 
 
 class _CountingExporter(SpanExporter):
-    """Counts what the collector takes."""
+    """Counts the spans that the collector accepts and those that it does not."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
@@ -70,7 +73,7 @@ class _CountingExporter(SpanExporter):
 
 
 class _CountingProcessor(BatchSpanProcessor):
-    """Counts what is dropped because too much waits."""
+    """Counts the spans that are dropped because too many wait."""
 
     def __init__(self, exporter: _CountingExporter) -> None:
         super().__init__(exporter, max_queue_size=QUEUE)
@@ -113,10 +116,13 @@ class _OtlpSpan:
 
 
 class OtlpExporter:
-    """Spans over OTLP. Where to, with which headers, and which are sampled, say the variables `OTEL_…`."""
+    """Exports spans over OTLP. The variables `OTEL_…` give the address, the headers and the sampling."""
 
     def __init__(self, attributes: Attributes, version: str, sampler: Sampler | None) -> None:
-        """Raises what the SDK raises for a variable that it refuses. `sampler`: None for that of the environment."""
+        """Raises what the SDK raises for a variable that it refuses.
+
+        `sampler`: None for the sampler that the environment names.
+        """
         # What the exporter logs about a collector that is down names its URL, and repeats itself: `counts` tells it.
         for name in ("opentelemetry", "urllib3"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -160,7 +166,8 @@ class OtlpExporter:
         return {"exported": exporter.exported, "failed": exporter.failed, "dropped": self._processor.dropped}
 
     def close(self, seconds: float) -> None:
-        """Export what waits, for so many seconds at most: the SDK itself would wait for a collector that is down."""
+        """Export the waiting spans, for at most this number of seconds: the SDK itself would wait for a collector that
+        is down."""
         closing = threading.Thread(target=self._provider.shutdown, name="trace-flush", daemon=True)
         closing.start()
         closing.join(seconds)

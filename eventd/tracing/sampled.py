@@ -10,7 +10,7 @@ from eventd.tracing.contexts import MOST_HINTS, TraceContext
 
 MOST_RANGES: Final = 1024
 """How many ranges of positions are remembered, mostly one for a request. Older events have no link to the span that
-recorded them: only a picture is poorer."""
+recorded them, so only the picture of their trace is less complete."""
 
 
 class _SampledRange(NamedTuple):
@@ -26,7 +26,10 @@ class SampledEvents:
         self._ranges: deque[_SampledRange] = deque(maxlen=MOST_RANGES)
 
     def remember(self, positions: Sequence[int], context: TraceContext) -> None:
-        """Remember the context of these events; of those that are not next to each other, of the first `MOST_HINTS`."""
+        """Remember the context of these events.
+
+        If their positions are not consecutive, only of the first `MOST_HINTS`.
+        """
         if not positions:
             return
         first, last = positions[0], positions[-1]

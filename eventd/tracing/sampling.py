@@ -1,4 +1,5 @@
-"""Which traces are recorded if the environment names no sampler: all of a node at rest, some of a busy one."""
+"""The default sampler, if the environment names none: it records all traces of an idle node, and some of a busy
+one."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from opentelemetry.trace import Link, SpanKind, TraceState
 from opentelemetry.util.types import Attributes
 
 TRACES_PER_SECOND: Final = 50.0
-"""How many traces begin in a process in a second, at most: a span costs as much as 5 to 10 events."""
+"""Maximum number of traces that begin in a process in a second: a span costs as much as 5 to 10 events."""
 
 
 def default_sampler(monotonic: Callable[[], float]) -> Sampler:
@@ -20,7 +21,8 @@ def default_sampler(monotonic: Callable[[], float]) -> Sampler:
 
 
 class _RateLimited(Sampler):
-    """Samples so many traces a second, and each span that links to a sampled one: it belongs to the same picture."""
+    """Samples a limited number of traces a second, and each span with a link to a sampled span, to keep pictures
+    complete."""
 
     def __init__(self, rate: float, monotonic: Callable[[], float]) -> None:
         self._rate = rate

@@ -20,7 +20,7 @@ Attributes = Mapping[str, Value]
 
 
 class _Held:
-    """The context of the current span; None once that has ended.
+    """The context of the current span; None once the span has ended.
 
     A task that outlives the span that started it, such as the consumer of a new link, is no part of its trace.
     """
@@ -36,7 +36,7 @@ _CURRENT: Final[ContextVar[_Held]] = ContextVar("trace_context", default=_OUTSID
 
 
 class TracedWork(Protocol):
-    """What is known of one piece of work, from its begin to its end. `context` is None while tracing is off."""
+    """One piece of work that becomes a span, from its begin to its end. `context` is None while tracing is off."""
 
     @property
     def context(self) -> TraceContext | None: ...
@@ -50,7 +50,7 @@ class TracedWork(Protocol):
         ...
 
     def discard(self) -> None:
-        """Export nothing of it: `end` has no effect."""
+        """Do not export this work: `end` has no effect."""
         ...
 
     def end(self) -> None: ...
@@ -81,7 +81,7 @@ class Exporter(Protocol):
 
 
 class _NoSpan:
-    """Stands for a span while tracing is off."""
+    """Takes the place of a span while tracing is off."""
 
     context = None
 
@@ -114,7 +114,10 @@ def _within(context: TraceContext) -> Iterator[None]:
 
 
 class _Entered(AbstractContextManager[TracedWork]):
-    """Makes a span the current one until it ends. An error that leaves it fails it, by its class alone."""
+    """Makes a span the current one until the block ends.
+
+    An error that leaves the block marks the span as failed, by its class alone.
+    """
 
     __slots__ = ("_held", "_span", "_token")
 
@@ -144,11 +147,14 @@ class Tracing:
         self._exporter: Exporter | None = None
 
     def start(self, exporter: Exporter, *, trusts_hints: bool = True) -> None:
-        """Hand all further spans to an exporter. `trusts_hints`: whether contexts that peers send are used."""
+        """Turn tracing on: hand all further spans to an exporter.
+
+        `trusts_hints`: whether contexts that peers send are used.
+        """
         self._exporter, self.trusts_hints, self.on = exporter, trusts_hints, True
 
     def stop(self) -> None:
-        """Make no further spans."""
+        """Turn tracing off: make no further spans."""
         self.on, self._exporter = False, None
         self.sampled.clear()
 
@@ -190,7 +196,7 @@ class Tracing:
             self._exporter.report(kind, message, frames, about, self.current())
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of spans by what became of them."""
+        """Return the number of spans that were exported, not taken by a collector, and dropped."""
         return {} if self._exporter is None else self._exporter.counts()
 
 

@@ -15,7 +15,7 @@ from eventd.tracing.spans import tracing
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """The variables that turn tracing on."""
 FLUSH_SECONDS: Final = 2.0
-"""How long the end of a process may wait for a collector."""
+"""Seconds that the end of a process may wait for a collector."""
 SAMPLER: Final = "OTEL_TRACES_SAMPLER"
 _NAMED: Final = ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES")
 _SAMPLERS: Final = [
@@ -28,10 +28,11 @@ logger = logging.getLogger("eventd.tracing")
 def start_tracing(
     environment: Mapping[str, str], version: str, monotonic: Callable[[], float], *, trusts_hints: bool
 ) -> Callable[[], None]:
-    """Turn tracing on if the environment asks for it; return the function that exports what waits and turns it off.
+    """Turn tracing on if the environment asks for it.
 
-    Without the extra `otel`, or with a variable that cannot be used, a warning is logged and the node works without.
-    Call it in the process that makes the spans: its thread does not survive a fork.
+    Return the function that exports the waiting spans and turns tracing off. Without the extra `otel`, or with a
+    variable that cannot be used, a warning is logged and the node works without. Call it in the process that makes the
+    spans: its thread does not survive a fork.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return _nothing
@@ -119,11 +120,11 @@ _CHECKS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
 
 
 def _nothing() -> None:
-    """Stop nothing: tracing is off."""
+    """Do nothing: the function to stop tracing while tracing is off."""
 
 
 def _attributes(environment: Mapping[str, str], version: str) -> dict[str, str]:
-    """Return the attributes of this process. What the environment names itself is left to the SDK."""
+    """Return the attributes of this process; attributes that the environment names are left to the SDK."""
     named = " ".join(environment.get(name, "") for name in _NAMED)
     own = {"service.version": version, "service.instance.id": f"{socket.gethostname()}:{os.getpid()}"}
     if not environment.get("OTEL_SERVICE_NAME"):

@@ -58,8 +58,9 @@ def _of_checkout(top: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _of_distribution(top: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files that the installation has recorded. `pip install --target` records other paths than it uses, so
-    three paths are tried for each file.
+    """Yield the files that the installation has recorded.
+
+    `pip install --target` records other paths than it uses, so three paths are tried for each file.
     """
     try:
         recorded = distribution("routerd-eventd").files or ()

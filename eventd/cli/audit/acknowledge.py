@@ -105,8 +105,10 @@ def add(
 
 
 def _only(findings: Sequence[Finding], ids: Sequence[str]) -> list[Finding]:
-    """Return the findings that have any of these ids, reduced to these ids. Raises NotFound for an id that no finding
-    has."""
+    """Return the findings that have any of these ids, reduced to these ids.
+
+    Raises NotFound for an id that no finding has.
+    """
     from msgspec.structs import replace
 
     held = {one for finding in findings for one in finding.ids}

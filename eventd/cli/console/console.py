@@ -73,8 +73,10 @@ def _split(names: str, contexts: Contexts) -> list[str]:
 
 
 def _reach(name: str, choice: NodeChoice, context: NodeContext | None) -> NodeAccess:
-    """Return a node and the connection to it; if its key or its address cannot be used, the reason instead of the
-    connection."""
+    """Return a node and the connection to it.
+
+    If its key or its address cannot be used, the reason instead of the connection.
+    """
     from eventd.client.connection import ONCE, Connection
     from eventd.console.many.console import NodeAccess
     from eventd.console.many.remote_node import MOST_BYTES, NodeOptions

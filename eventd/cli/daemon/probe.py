@@ -55,8 +55,9 @@ class ProbeFailed(Exception):
 
 
 def read_words(words: Sequence[str]) -> Probe | None:
-    """Return the probe that these arguments request; None if the full command line has to parse them. The full one
-    supports --help and --timeout and reports mistakes, but takes ten times as long to load.
+    """Return the probe that these arguments request; None if the full command line has to parse them.
+
+    The full one supports --help and --timeout and reports mistakes, but takes ten times as long to load.
     """
     found: dict[str, str | bool] = {}
     rest = iter(words)
@@ -154,8 +155,10 @@ def _key(probe: Probe, known: Mapping[str, str]) -> str:
 
 
 class _TlsFiles(NamedTuple):
-    """The files for a connection over TLS. If they are empty, the system's CAs are used, and no client certificate is
-    shown."""
+    """The files for a connection over TLS.
+
+    If they are empty, the system's CAs are used, and no client certificate is shown.
+    """
 
     ca: str
     cert: str

@@ -128,8 +128,10 @@ class ServiceRunner:
     async def _unless_signalled(
         self, step: Callable[[], Coroutine[Any, Any, None]], signals: tuple[signal.Signals, ...]
     ) -> bool:
-        """Run `step` and return True; if one of `signals` arrives before the step has ended, cancel the step and
-        return False."""
+        """Run `step` and return True.
+
+        If one of `signals` arrives before the step has ended, cancel the step and return False.
+        """
         if self._end or (self._reload and signal.SIGHUP in signals):
             return False
         self._yields_to = signals

@@ -146,7 +146,9 @@ class Emission:
 
     def progress(self, ahead: int) -> str:
         """Return a text that names the line from which to repeat the input: all lines before it are stored or refused.
-        `ahead` is the first line that was not added."""
+
+        `ahead` is the first line that was not added.
+        """
         first = min([ahead, *(lines[0][0] for lines in self._waiting.values() if lines)])
         return f"lines before {first} are done; repeat from there"
 

@@ -1,5 +1,7 @@
-"""Has the node send a peer the events that the peer lacks, and compares again; repeats this while it makes
-progress."""
+"""Has the node send a peer the events that the peer lacks, and compares again.
+
+Repeats this while it makes progress.
+"""
 
 from __future__ import annotations
 

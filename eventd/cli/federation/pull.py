@@ -41,8 +41,10 @@ HARMLESS = frozenset(("expired", "hereMeanwhile"))
 
 
 async def pull(session: Session, group: str, peer: str, *, accept_unproven: bool, dry_run: bool) -> None:
-    """Have the node get its events back, call by call, and show the counts. Exits with status 4 if some events were
-    not stored."""
+    """Have the node get its events back, call by call, and show the counts.
+
+    Exits with status 4 if some events were not stored.
+    """
     params = {"group": group, "peer": peer, "accept_unproven": accept_unproven, "dry_run": dry_run}
     total: Counter[str] = Counter()
     left: Counter[str] = Counter()

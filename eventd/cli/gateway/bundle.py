@@ -20,8 +20,10 @@ _PLAIN: Final = frozenset({"limit", "after", "newest"})
 
 
 class BundleGateway:
-    """Answers operations from a support bundle. Raises `Unavailable` for an operation that the bundle does not
-    contain."""
+    """Answers operations from a support bundle.
+
+    Raises `Unavailable` for an operation that the bundle does not contain.
+    """
 
     needs_loop = False
 

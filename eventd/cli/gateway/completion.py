@@ -1,6 +1,7 @@
 """Completes names on the command line: asks the node, with a short timeout and without error messages, and remembers
-answers for some seconds. It does not ask without a server, a context or a node at the local socket, nor if a program
-supplies the key.
+answers for some seconds.
+
+It does not ask without a server, a context or a node at the local socket, nor if a program supplies the key.
 """
 
 from __future__ import annotations

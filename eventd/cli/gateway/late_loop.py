@@ -1,6 +1,7 @@
-"""Runs an async command without an event loop as long as possible: to load one takes longer than the command. A
-command that only asks a node never needs a loop, because the access to the node blocks. The access to a database does
-need one, so it first awaits `enter_loop`, and the command continues on a loop.
+"""Runs an async command without an event loop as long as possible: to load one takes longer than the command.
+
+A command that only asks a node never needs a loop, because the access to the node blocks. The access to a database
+does need one, so it first awaits `enter_loop`, and the command continues on a loop.
 """
 
 from __future__ import annotations

@@ -123,8 +123,10 @@ class LocalGateway:
         return self._socket
 
     def serving(self) -> str:
-        """Return the processes that serve the database, like `holder`; empty before the first `call` or
-        `connection`."""
+        """Return the processes that serve the database, like `holder`.
+
+        Empty before the first `call` or `connection`.
+        """
         from eventd.cli.gateway.lock import holder
 
         return holder(self._services.database) if self._services else ""

@@ -14,8 +14,10 @@ from eventd.client.connection import Connection, Frame, Query, Retry, require_su
 
 
 class LocalConnection(Connection):
-    """A connection to `topics`; `serve` returns the socket of a server for streams and for other requests that only a
-    server can answer."""
+    """A connection to `topics`.
+
+    `serve` returns the socket of a server for streams and for other requests that only a server can answer.
+    """
 
     def __init__(self, topics: LocalTopics, serve: Callable[[], Awaitable[Path]], retry: Retry) -> None:
         super().__init__(SERVER, retry=retry)

@@ -42,8 +42,9 @@ def confirm_operation(node: NodeChoice, operation: str, params: Mapping[str, Any
 
 
 def confirm_ending(node: NodeChoice, what: str) -> None:
-    """In a protected context, ask for confirmation before something ends. `what` is the action and begins with a verb.
-    Raises `EventdError` unless it is confirmed.
+    """In a protected context, ask for confirmation before something ends.
+
+    `what` is the action and begins with a verb. Raises `EventdError` unless it is confirmed.
     """
     if not can_ask():
         raise Forbidden(

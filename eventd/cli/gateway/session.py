@@ -114,8 +114,10 @@ class Session:
         return LocalGateway(settings, make=self.make, pretend=self.pretend, socket_problem=problem)
 
     def _find_node(self) -> tuple[SocketGateway | None, SocketProblem | None]:
-        """Return access to the node at the local socket; without a usable socket, None, and the reason if it is
-        requested."""
+        """Return access to the node at the local socket.
+
+        Without a usable socket, None, and the reason if it is requested.
+        """
         from eventd.settings.location import locate
 
         location = locate(**self.node.flags())
@@ -133,8 +135,10 @@ class Session:
         return self.gateway.serving()
 
     def note_on_callbacks(self) -> str:
-        """Return a note for a changed callback whose address this command has checked and no node; empty for
-        others."""
+        """Return a note for a changed callback whose address this command has checked and no node.
+
+        Empty for others.
+        """
         from eventd.cli.gateway.local import LocalGateway
 
         return self.gateway.note_on_callbacks() if isinstance(self.gateway, LocalGateway) else ""
@@ -183,17 +187,20 @@ _MAY_ASK: Final = "may_ask"
 
 
 def only_calls(command: Asking) -> Asking:
-    """Mark an async command that awaits only `session.call`, except with `--watch`. Write this decorator below
-    `connected`. If a node answers, the command then runs without an event loop, which takes longer to load than the
-    command.
+    """Mark an async command that awaits only `session.call`, except with `--watch`.
+
+    Write this decorator below `connected`. If a node answers, the command then runs without an event loop, which takes
+    longer to load than the command.
     """
     vars(command)[_ONLY_CALLS] = True
     return command
 
 
 def may_ask(command: Asking) -> Asking:
-    """Mark an async command that asks for confirmation in a protected context; this adds the option `--yes`. Write
-    this decorator below `connected`."""
+    """Mark an async command that asks for confirmation in a protected context; this adds the option `--yes`.
+
+    Write this decorator below `connected`.
+    """
     vars(command)[_MAY_ASK] = True
     return command
 
@@ -269,8 +276,10 @@ def _with_options(
 
 
 def _places(called: typer.Context) -> dict[str, str]:
-    """Return where each shared option comes from, such as `COMMANDLINE` or `ENVIRONMENT`; empty for options that the
-    command lacks."""
+    """Return where each shared option comes from, such as `COMMANDLINE` or `ENVIRONMENT`.
+
+    Empty for options that the command lacks.
+    """
     return {name: str(getattr(called.get_parameter_source(name), "name", "")) for name in SHARED}
 
 

@@ -81,8 +81,10 @@ def choices_of(kind: Any) -> tuple[str, ...]:
 
 
 def _read_choice(word: str, kind: Any) -> Any:
-    """Return the choice that matches a word. In a choice such as `jsonpath=TEMPLATE`, the part after `=` may be any
-    text."""
+    """Return the choice that matches a word.
+
+    In a choice such as `jsonpath=TEMPLATE`, the part after `=` may be any text.
+    """
     choices = choices_of(kind)
     found = next((choice for choice in choices if choice == word), None)
     if found is not None:

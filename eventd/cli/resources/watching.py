@@ -19,10 +19,10 @@ Key = tuple[str, str, str]
 
 
 async def watch_resources(session: Session, kinds: Sequence[str], names: Collection[str], selector: str) -> None:
-    """Show each resource, and show it again when it changes, until Ctrl-C; print a note for a resource that
-    disappears.
+    """Show each resource, and show it again when it changes, until Ctrl-C.
 
-    `names`: only these; all if empty. Raises NotFound for an unknown kind.
+    Print a note for a resource that disappears. `names`: only these; all if empty. Raises NotFound for an unknown
+    kind.
     """
     clock, shows = SystemClock(), dict[str, Callable[..., None]]()
     seen: dict[Key, dict[str, Any]] = {}

@@ -106,8 +106,10 @@ def missing(name: str) -> NotFound:
 
 
 class PublishRun:
-    """Publishes batches in their order, many at a time. `answers` are the answers of confirmed batches; `sent` counts
-    records that were sent without asking for an answer."""
+    """Publishes batches in their order, many at a time.
+
+    `answers` are the answers of confirmed batches; `sent` counts records that were sent without asking for an answer.
+    """
 
     def __init__(self, client: StreamClient, name: str) -> None:
         self.answers: list[Published] = []

@@ -78,8 +78,9 @@ class Pseudonyms:
         self._pattern = None
 
     def value(self, value: Any, name: str = "", *, fixed: frozenset[str] = frozenset()) -> Any:
-        """Return a JSON value with all names replaced; keys are replaced only in mappings by name. Members in `fixed`
-        hold only words of the product and are not replaced.
+        """Return a JSON value with all names replaced; keys are replaced only in mappings by name.
+
+        Members in `fixed` hold only words of the product and are not replaced.
         """
         if isinstance(value, Mapping):
             named = name in _KEYED_BY_NAMES
@@ -125,8 +126,10 @@ class Pseudonyms:
         return hmac.new(self._key, name.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
     def _address(self, text: str) -> str:
-        """Return the word that replaces an IP address; the address itself if it is a loopback or unspecified address;
-        empty for a text that is not an address."""
+        """Return the word that replaces an IP address; the address itself if it is a loopback or unspecified address.
+
+        Empty for a text that is not an address.
+        """
         if not _is_address(text):
             return ""
         address = ipaddress.ip_address(text.strip("[]"))

@@ -13,8 +13,10 @@ AT_ONCE = 1 << 18
 
 
 class Line(NamedTuple):
-    """A line without its newline, numbered from 1. A line over the limit of `InputLines` may be cut, but remains
-    longer than the limit."""
+    """A line without its newline, numbered from 1.
+
+    A line over the limit of `InputLines` may be cut, but remains longer than the limit.
+    """
 
     number: int
     text: bytes

@@ -151,8 +151,10 @@ def _matches(query: _Query, value: Any) -> list[Any]:
 
 
 def _shown(value: Any) -> str:
-    """Return a match as text: a string without quotes, any other value as JSON. Unprintable characters are escaped,
-    because a terminal may show it."""
+    """Return a match as text: a string without quotes, any other value as JSON.
+
+    Unprintable characters are escaped, because a terminal may show it.
+    """
     if isinstance(value, str):
         return "\n".join(map(printable, value.split("\n")))
     return printable(json.dumps(value, ensure_ascii=False, default=str))

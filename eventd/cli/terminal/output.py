@@ -145,8 +145,10 @@ class Output:
         name: Callable[..., str] = str,
         notes: Iterable[str] = (),
     ) -> None:
-        """Print the changes that a command has made: in the table form, `lines`, with `notes` on stderr; in other
-        forms, `answer`."""
+        """Print the changes that a command has made: in the table form, `lines`, with `notes` on stderr.
+
+        In other forms, `answer`.
+        """
         if self.is_table:
             for line in lines:
                 self.line(line)

@@ -74,8 +74,10 @@ def _cut(words: str) -> str:
 
 
 def read_value(text: str | bytes, where: str) -> Any:
-    """Return a JSON text unchanged, as `msgspec.Raw`. Raises `Invalid`, which names the place `where`, if it is not
-    valid JSON."""
+    """Return a JSON text unchanged, as `msgspec.Raw`.
+
+    Raises `Invalid`, which names the place `where`, if it is not valid JSON.
+    """
     import msgspec
 
     try:

@@ -68,20 +68,26 @@ def restore(status: int, body: bytes) -> EventdError:
 
 
 def another(error: EventdError, message: str) -> EventdError:
-    """Return a new error with the type, hint and code of `error`, and this message: waiters share no exception."""
+    """Return a copy of `error` with this message: each waiting call gets its own exception."""
     same = type(error)(message, hint=error.hint)
     vars(same).update(code=error.code)
     return same
 
 
 def detail_of(error: EventdError) -> dict[str, Any]:
-    """Return the `detail` of an error if that is a mapping; else an empty one, as for errors of the client."""
+    """Return the `detail` of an error if that is a mapping, else an empty mapping.
+
+    Errors raised by the client have none.
+    """
     detail = getattr(error, "detail", None)
     return detail if isinstance(detail, dict) else {}
 
 
 def problems_of(error: EventdError) -> dict[int, str]:
-    """Return the messages for the events that the node refused in a request, by index; empty if it names none."""
+    """Return the messages for the events that the node refused in a request, by the index of the event.
+
+    Empty if the error names no events.
+    """
     detail = getattr(error, "detail", None)
     try:
         return {each.index: each.message for each in msgspec.convert(detail, list[_Problem])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eventd.errors import Unavailable
 
 OTHER_SERVER = "check that a routerd-eventd serves this address"
-"""The hint for an answer that no node gives."""
+"""The hint for an answer that cannot come from a node, but from another server."""
 
 
 class Throttled(Unavailable):

@@ -1,4 +1,4 @@
-"""What a node answers on a stream when it refuses a request, as exceptions."""
+"""The refusals that a node sends on a stream of requests, as exceptions."""
 
 from __future__ import annotations
 

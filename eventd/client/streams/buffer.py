@@ -1,4 +1,4 @@
-"""What a subscription has received and the program has not taken yet."""
+"""The events and gaps that a subscription has received and the program has not taken yet."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from eventd.streams.messages import (
 )
 
 COST: Final = 128
-"""Bytes that an event takes in memory beside its payload."""
+"""Bytes of memory that an event takes in addition to its payload."""
 _EVENTS: Final = (Flags.EVENTS, Flags.SHARED_EVENTS, Flags.EVENTS | Flags.OFFSETS, Flags.SHARED_EVENTS | Flags.OFFSETS)
 
 
 class EventBuffer:
-    """Takes the frames of one subscription, and holds what they contain until it is taken.
+    """Receives the frames of one subscription, and holds their events and gaps until the program takes them.
 
-    Receive credit cannot be held back, so a full buffer refuses further frames: the server is asked to stop, and the
-    subscription resumes at `offset`, the first one that was not received, when the buffer is empty.
+    A full buffer cannot slow the server down by QUIC's flow control, so it refuses further frames: the server is asked
+    to stop, and when the buffer is empty, the subscription resumes at `offset`, the first event that was not received.
     """
 
     def __init__(self, offset: int | None, most_bytes: int) -> None:
         self.number = 0
-        """The id of the subscription; 0 until it has one."""
+        """The id of the subscription; 0 until the subscription has an id."""
         self.offset = offset
         self.is_over = False
         self.error: EventdError | None = None
         self.is_unnumbered = False
         """Whether events without offsets were received, after which the subscription cannot resume."""
         self.is_recreated = False
-        """Whether the log was replaced, and nothing of the new one was received yet."""
+        """Whether the log was replaced, and no event of the new log was received yet."""
         self.gaps = 0
         """How many gaps were received."""
         self._sights: deque[StreamSight] = deque()
@@ -69,7 +69,7 @@ class EventBuffer:
         return sights
 
     async def wait(self) -> None:
-        """Wait until there is an item, or nothing more comes."""
+        """Wait until the buffer has an item, or the subscription is over."""
         if not self._sights and not self.is_over:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter

@@ -1,4 +1,4 @@
-"""Caches: many requests are under way on few streams, each answer names its request."""
+"""Caches: many requests share a few streams, and each answer names its request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_TTL: Final = 100 * 365 * 86_400.0
 
 
 class CacheRequest:
-    """A put or get of a cache on its way, which a lane sends and settles."""
+    """A put or get request to a cache, which a lane sends and settles."""
 
     is_repeatable = True  # a value that is stored or read twice is the same
     failures = 0
@@ -54,7 +54,7 @@ class CacheRequest:
 
 
 class CacheRequests:
-    """Sends the requests of all caches of a client, each on the lane with the fewest under way."""
+    """Sends the requests of all caches of a client, each on the lane with the fewest requests under way."""
 
     def __init__(self, lanes: Sequence[Lane], timing: LaneTiming) -> None:
         self._lanes = lanes
@@ -76,7 +76,7 @@ class CacheRequests:
         return found
 
     def close(self, error: EventdError) -> None:
-        """Give the requests under way an error."""
+        """Fail the requests that are under way with an error."""
         self._is_closed = True
         for lane in self._lanes:
             lane.close(another(error, error.message))

@@ -24,7 +24,7 @@ from eventd.runtime.supervisor import Supervisor
 from eventd.streams.names import CacheName, StreamName, is_name
 
 ANONYMOUS: Final = "default"
-"""The tenant of a client that names none."""
+"""The tenant of a client that names no tenant."""
 DEFAULT_PORT: Final = 5000
 BUFFER: Final = 4 << 20
 
@@ -155,7 +155,7 @@ class StreamClient:
         (await self._pool.open(0, lambda frame: None)).finish()
 
     async def close(self) -> None:
-        """Close all connections. What waits for an answer gets `Lost`."""
+        """Close all connections. Calls that wait for an answer raise `Lost`."""
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is None:
             return

@@ -18,11 +18,14 @@ class EventFeed(Protocol):
     """Interface: takes the frames of one subscription."""
 
     def took(self, frame: Frame) -> bool:
-        """Take a frame; False if nothing more is wanted. Raises `BadFrame`, `BadMessage` and `BadLayout`."""
+        """Receive a frame of the subscription; False if no further frames are wanted.
+
+        Raises `BadFrame`, `BadMessage` and `BadLayout`.
+        """
         ...
 
     def ended(self, reason: str) -> None:
-        """Note that nothing more comes; `reason` is empty, or says what the server did wrong."""
+        """Note that no more frames come; `reason` is empty, or says what the server did wrong."""
         ...
 
 
@@ -47,21 +50,24 @@ class StreamConnection:
         return len(self._feeds)
 
     def add(self, feed: EventFeed) -> int:
-        """Return a new subscription id, whose events go to this feed."""
+        """Add a subscription whose events go to this feed, and return its id."""
         number = self._next_id
         self._next_id += 1
         self._feeds[number] = feed
         return number
 
     def end(self, number: int) -> None:
-        """Have the server end a subscription, and forget it."""
+        """Ask the server to end a subscription, and forget the subscription."""
         self._feeds.pop(number, None)
         reader = self._readers.pop(number, None)
         if reader is not None:
             reader.stop()
 
     def attach(self, number: int, reader: EventStreamReader) -> EventFeed | None:
-        """Return the feed of a subscription whose stream this reader reads; None if there is none, or it has one."""
+        """Return the feed of the subscription whose stream this reader reads.
+
+        None if the subscription is unknown, or has a reader already.
+        """
         if number in self._readers or number not in self._feeds:
             return None
         self._readers[number] = reader

@@ -1,4 +1,7 @@
-"""A lane: requests on one stream, which are sent again after a break until each has its answer or is too old."""
+"""A lane: requests on one stream.
+
+When the stream breaks, they are sent again until each has its answer or is too old.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,9 @@ from eventd.streams.messages import (
 AGAIN: Final = Backoff(base=0.05, cap=2.0)
 """The delay before a further attempt to connect, or before a request that was throttled is sent again."""
 LOOK_SECONDS: Final = 1.0
-"""How often a lane looks for requests that wait too long."""
+"""Seconds between two searches of a lane for requests that have waited too long."""
 ANSWER_SECONDS: Final = 10.0
-"""How long a request waits for its answer after the last moment for a further attempt."""
+"""Seconds that a request still waits for its answer after the time for further attempts is over."""
 
 
 class PublishReceipt(Struct, frozen=True):
@@ -64,28 +67,28 @@ class StreamRequest(Protocol):
         ...
 
     def settle(self, answer: RequestAnswer | EventdError) -> None:
-        """Take the answer, or the error that takes its place. Called once."""
+        """End the request with its answer, or with an error instead of an answer. Called once."""
         ...
 
     @property
     def is_repeatable(self) -> bool:
-        """Return whether it can be sent again without a session."""
+        """Return whether the request can be sent again even if the server does not recognize repeated requests."""
         ...
 
 
 class LaneTiming(NamedTuple):
-    """The clock, the chance, and the seconds after which an unanswered request fails."""
+    """The clock, the source of random numbers, and the seconds after which an unanswered request fails."""
 
     clock: Clock
     chance: Chance
     patience: float
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to wait after so many failures in a row."""
+        """Return the seconds to wait after `failures` failures in a row."""
         return AGAIN.delay(failures, self.chance.fraction())
 
     def deadline(self) -> float:
-        """Return when a request that is made now fails."""
+        """Return the time at which a request that is made now fails without an answer."""
         return self.clock.monotonic() + self.patience
 
 
@@ -116,7 +119,7 @@ class Lane:
             self._supervisor.spawn(self._run(), f"lane {self._place}")
 
     def close(self, error: EventdError) -> None:
-        """Settle all requests with an error, and give the stream up."""
+        """Fail all requests with this error, and abandon the stream."""
         self._fail([*self._requests.values()], error)
         if self._stream is not None:
             self._stream.abandon()
@@ -124,7 +127,7 @@ class Lane:
     # --- connecting
 
     async def _run(self) -> None:
-        """Keep a stream as long as requests wait for answers, and watch it while it lasts."""
+        """Keep a stream open as long as requests wait for answers, and open a new one when it breaks."""
         try:
             while self._requests:
                 stream = await self._open()
@@ -206,7 +209,8 @@ class Lane:
                 raise BadMessage("the message answers no request")
 
     def _refused(self, message: Error) -> None:
-        """Take an error: of the request that it names, else of the oldest one, or the end of the stream."""
+        """Handle an error message: it concerns the request that it names, else the whole stream, or else the oldest
+        request."""
         error = refusal(message.message)
         if message.request_id is not None:
             self._settle(message.request_id, error)
@@ -228,7 +232,7 @@ class Lane:
         request.settle(answer)
 
     def _again(self, request: StreamRequest) -> bool:
-        """Send a request that may succeed later again after a while; False if it has waited too long."""
+        """Schedule another attempt of a request that may succeed later; False if the request has waited too long."""
         request.failures += 1
         delay = self._timing.delay(request.failures)
         if self._timing.clock.monotonic() + delay >= request.deadline:
@@ -239,7 +243,7 @@ class Lane:
         return True
 
     def _may_repeat(self, request: StreamRequest) -> bool:
-        """Return whether a request may be sent again that has perhaps been carried out."""
+        """Return whether a request may be sent again although it has perhaps been carried out."""
         return request.is_repeatable or (self._stream is not None and self._stream.abilities.is_idempotent)
 
     def _retry(self, request: StreamRequest) -> None:
@@ -254,7 +258,7 @@ class Lane:
 
 
 def _receipt(text: str) -> PublishReceipt:
-    """Return the receipt in the message of an acknowledgement; an empty one if the server writes none."""
+    """Return the receipt in the message of an acknowledgement; an empty receipt if the message contains none."""
     try:
         return _RECEIPT.decode(text) if text else PublishReceipt()
     except msgspec.DecodeError:

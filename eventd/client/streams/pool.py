@@ -1,4 +1,4 @@
-"""The connections of a client to one server, each opened when it is needed, and again after it was lost."""
+"""The connections of a client to one server; each is opened when it is needed, and reopened after it was lost."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from eventd.tls.files import CertificateUnusable, read_pem
 
 AUTHENTICATION_SECONDS: Final = 10.0
 MOST_SUBSCRIPTIONS: Final = 64
-"""Subscriptions on a connection; others get a further connection."""
+"""Maximum subscriptions of a connection; more subscriptions get a further connection."""
 MOST_CONNECTIONS: Final = 64
 CHECK_NODE: Final = "check that the node is running and that this is its address for streams"
 
 
 class StreamServer(NamedTuple):
-    """Where the server is, and how it is verified."""
+    """The address of the server, and how its certificate is verified."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class StreamServer(NamedTuple):
     ca_file: str
 
     async def read_trust(self) -> ServerTrust:
-        """Return how the server is verified at present. Raises `CertificateUnusable`."""
+        """Return the rules by which the server's certificate is verified at present. Raises `CertificateUnusable`."""
         if not self.ca_file:
             return self.trust
         content = await asyncio.to_thread(read_pem, Path(self.ca_file))
@@ -69,10 +69,10 @@ class _Slot:
 
 
 class ConnectionPool:
-    """Up to `size` connections for requests; subscriptions share them, and get further ones if they are many.
+    """Up to `size` connections for requests; subscriptions share them, and open further ones when these are full.
 
-    `alive`: after so many seconds without a packet of its own, a connection sends one; after three times as many
-    without one of the server, it is lost.
+    A connection sends a packet if it has sent none for `alive` seconds. It is lost if no packet of the server has
+    arrived for three times as long.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ConnectionPool:
         supervisor.keep(self._ping_for_ever, "keep connections alive")
 
     async def open(self, place: int, answered: Callable[[Frame], None]) -> RequestStream:
-        """Open and authenticate a stream of requests; equal places share a connection.
+        """Open and authenticate a stream of requests; streams with the same `place` share a connection.
 
         Raises the refusal of the server, `Lost`, and what reading the token raises.
         """
@@ -126,8 +126,10 @@ class ConnectionPool:
         return opened
 
     async def connection_for_subscription(self) -> StreamConnection:
-        """Return the connection with the fewest subscriptions; if all have their maximum, a further one. Raises as
-        `open`."""
+        """Return the connection with the fewest subscriptions; if all have their maximum, a further one.
+
+        Raises as `open`.
+        """
         slot = min(self._slots, key=lambda slot: slot.connection.subscriptions if slot.connection else 0)
         if slot.connection is not None and slot.connection.subscriptions >= MOST_SUBSCRIPTIONS:
             if len(self._slots) >= MOST_CONNECTIONS:
@@ -137,7 +139,7 @@ class ConnectionPool:
         return await self._connect(slot)
 
     def close(self) -> None:
-        """Close all connections, without a wait for the server."""
+        """Close all connections without waiting for the server."""
         for slot in self._slots:
             if slot.connection is not None:
                 link = slot.connection.link
@@ -146,7 +148,7 @@ class ConnectionPool:
                 link.abandon("the client was closed")
 
     async def _connect(self, slot: _Slot) -> StreamConnection:
-        """Return the connection of a slot, which all that need it open together."""
+        """Return the connection of a slot. Callers that need it at the same time share one attempt to open it."""
         if slot.connection is not None and slot.connection.is_usable:
             return slot.connection
         if slot.attempt is None:

@@ -22,9 +22,9 @@ from eventd.streams.messages import PublishBatchRequest, write_message
 from eventd.streams.names import StreamName
 
 FULL: Final = 64
-"""Maximum records of a frame that several publishes share."""
+"""Maximum number of records in a frame that several publishes share."""
 FULL_BYTES: Final = 1 << 20
-"""Maximum bytes of their payloads, unless a single publish has more."""
+"""Maximum bytes of the payloads in such a frame, unless a single publish has more."""
 OVERHEAD: Final = 1024
 """Bytes of a frame that are not payloads: names, the id, the count."""
 WINDOW_BYTES: Final = 8 << 20
@@ -91,13 +91,19 @@ class PublishQueue:
         return not self._frames and not self.waiting
 
     def put(self, publish: WaitingPublish) -> None:
-        """Send a publish at once if nothing is under way; otherwise it waits for company."""
+        """Send a publish immediately if no frame is under way.
+
+        Otherwise it waits, and shares a later frame with others.
+        """
         self.waiting.append(publish)
         self._records += len(publish.payloads)
         self._flush()
 
     def settled(self, frame: PublishFrame, answer: RequestAnswer | EventdError) -> None:
-        """Give each publish of a frame its answer. If others than this one may be to blame, each is sent alone."""
+        """Give each publish of a frame its answer.
+
+        If the error may concern only one of several publishes, each is sent again alone.
+        """
         self._frames -= 1
         if isinstance(answer, EventdError) and len(frame.publishes) > 1 and _is_of_one(answer):
             for publish in frame.publishes:
@@ -171,16 +177,16 @@ class Publishing:
         return await answer
 
     def number(self) -> tuple[int, float]:
-        """Return the id of a new frame, and when it fails without an answer."""
+        """Return the id of a new frame, and the time at which it fails without an answer."""
         self._number += 1
         return self._number, self._timing.deadline()
 
     def release(self, publishes: Sequence[WaitingPublish]) -> None:
-        """Free the room of publishes that are answered."""
+        """Free the room in the window of publishes that are answered."""
         self._free(sum(len(publish.payloads) for publish in publishes), sum(publish.size for publish in publishes))
 
     def drop_if_idle(self, queue: PublishQueue) -> None:
-        """Forget a queue that has nothing to do."""
+        """Forget a queue if none of its publishes waits or is under way."""
         if queue.is_idle:
             self._queues.pop(queue.name, None)
 
@@ -239,7 +245,7 @@ class Publishing:
 
 
 def require_size(payloads: Sequence[bytes]) -> int:
-    """Return the bytes of payloads. Raises `TooLarge` if the node would refuse them."""
+    """Return the total size of the payloads in bytes. Raises `TooLarge` if the node would refuse them."""
     if (largest := max(map(len, payloads), default=0)) > MAX_RECORD:
         raise TooLarge(f"a payload has {largest} bytes, more than {MAX_RECORD}", hint="publish it in several records")
     size = sum(map(len, payloads))
@@ -254,17 +260,18 @@ def require_size(payloads: Sequence[bytes]) -> int:
 
 
 def place_of(name: StreamName, count: int) -> int:
-    """Return the place of a stream among so many, the same in each run, so that its records keep their order."""
+    """Return a number below `count` for the stream, always the same one: its records use one lane and keep their
+    order."""
     return crc32("/".join(name).encode()) % count
 
 
 def closed() -> Unavailable:
-    """Return the error for what a client could not finish before it was closed."""
+    """Return the error for a publish that had no answer when the client was closed."""
     return Lost("the client was closed before the answer came", hint="publish again: the records may be stored")
 
 
 def _is_of_one(error: EventdError) -> bool:
-    """Return whether an error may be the fault of one publish of several: it is not about the stream or the client."""
+    """Return whether an error may be caused by one of several publishes, and not by the stream or the client."""
     return not isinstance(error, Forbidden | NotFound | Unauthorized | Unavailable)
 
 

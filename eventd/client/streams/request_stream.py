@@ -15,16 +15,16 @@ from eventd.streams.frames import ASSUMED, KNOWN, BadFrame, Flags, Frame, Stream
 from eventd.streams.messages import AuthOk, AuthRequest, BadMessage, Error, Ok, read_answer, write_message
 
 EXTENSIONS: Final = ("gap", "session", "receipt")
-"""What this client understands beyond the base protocol."""
+"""The extensions of the base protocol that this client understands."""
 CHUNK: Final = 64 << 10
-"""Bytes of a frame that are given to the connection at a time, so that other streams send between them."""
+"""Maximum bytes of a frame that are given to the connection at a time, so that other streams can send in between."""
 LAST_WORD_SECONDS: Final = 1.0
 STOPPED: Final = 0
-"""The code with which a stream is given up."""
+"""The error code with which the client abandons a stream."""
 
 
 class Abilities(NamedTuple):
-    """What the server understands: the flags of frames, and the extensions in force on this stream."""
+    """The flags of frames that the server understands, and the extensions in force on this stream."""
 
     flags: int = ASSUMED
     extensions: frozenset[str] = frozenset()
@@ -43,7 +43,8 @@ class Abilities(NamedTuple):
 class RequestStream:
     """A stream of requests. `answered` is called with each frame after the answer to the authentication.
 
-    `ended` is done when nothing more comes; `refusal` is then the error that the server gave as its last word, or None.
+    `ended` is done when no more answers come; `refusal` is then the error with which the server ended the stream, or
+    None.
     """
 
     def __init__(self, answered: Callable[[Frame], None]) -> None:
@@ -67,11 +68,12 @@ class RequestStream:
 
     @property
     def has_capacity(self) -> bool:
-        """Return whether what was written has been sent, but for a bounded rest."""
+        """Return whether all frames have been sent, except for a limited number of bytes that wait in the
+        connection."""
         return not self._outbox and self._stream.unsent < self._stream.mark
 
     async def authenticate(self, stream: QuicStream, request: AuthRequest) -> None:
-        """Send the first message and wait for its answer. Raises the refusal, and `Lost`."""
+        """Send the request for authentication and wait for its answer. Raises the server's refusal, and `Lost`."""
         self._stream = stream
         stream.write(encode_frame(0, write_message(request)))
         try:
@@ -81,7 +83,10 @@ class RequestStream:
             raise
 
     def write(self, frame: bytes, *, end: bool = False) -> None:
-        """Send a frame after those before; a large one in chunks. With `end` it is the last one."""
+        """Send a frame after the earlier ones; a large frame in chunks.
+
+        With `end` it is the last frame of the stream.
+        """
         self._ends = self._ends or end
         if not self._outbox and len(frame) <= CHUNK and self._stream.unsent < self._stream.mark:
             self._stream.write(frame, end=end)
@@ -97,13 +102,13 @@ class RequestStream:
             await asyncio.wait((waiter, self.ended), return_when=asyncio.FIRST_COMPLETED)
 
     def finish(self) -> None:
-        """Send nothing more; what was written is still sent, and what the server answers is received."""
+        """Accept no more frames; frames that were written are still sent, and the server's answers are received."""
         self._ends = True
         if not self._outbox and self.is_open:
             self._stream.write(b"", end=True)
 
     def abandon(self) -> None:
-        """Give the stream up in both directions."""
+        """Abandon the stream in both directions: send no more, and receive no more."""
         if self.is_open:
             self._stream.reset(STOPPED)
             self._stream.stop_receiving(STOPPED)
@@ -131,7 +136,7 @@ class RequestStream:
             asyncio.get_running_loop().call_later(LAST_WORD_SECONDS, self.abandon)
 
     def has_room(self) -> None:
-        """Give the connection the next chunks, until it has enough of this stream."""
+        """Write the next chunks to the connection, until it holds enough unsent bytes of this stream."""
         stream = self._stream
         while self._outbox and stream.unsent < stream.mark:
             frame = self._outbox[0]

@@ -1,4 +1,4 @@
-"""Subscriptions: the events of a stream from an offset on, without a repetition, also after interruptions."""
+"""Subscriptions: the events of a stream from an offset on, each only once, also after interruptions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OnGap = Literal["tell", "error"]
 
 
 class SubscribeOptions(NamedTuple):
-    """Where a subscription begins, and what happens if events are missing; `most_bytes` of its buffer."""
+    """Where a subscription begins, what happens if events are missing, and the size of its buffer: `most_bytes`."""
 
     start: Start
     on_gap: OnGap
@@ -96,8 +96,10 @@ class Subscription:
         return sight
 
     async def take(self, most: int = TAKE) -> list[StreamSight]:
-        """Return what has arrived, up to `most` items in their order; wait for the first. Empty if the stream is
-        deleted."""
+        """Return the items that have arrived, up to `most` in their order; wait for the first one.
+
+        Empty if the stream is deleted.
+        """
         if not self._buffer and not await self._fill():
             return []
         sights = self._buffer.take_some(max(1, most))
@@ -106,7 +108,7 @@ class Subscription:
         return sights
 
     async def aclose(self, error: EventdError | None = None) -> None:
-        """End the subscription; what waits for an item gets the error, or the end of the iteration."""
+        """End the subscription; a call that waits for an item gets the error, or the end of the iteration."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -127,7 +129,7 @@ class Subscription:
         await self.aclose()
 
     def _note_given(self, sight: StreamSight) -> None:
-        """Note up to which item the program has got; a later subscription continues behind it."""
+        """Note that the program has received this item; a later subscription continues after it."""
         self._fruitless = 0
         self.epoch = self._next_epoch  # before that, a gap that tells of a new epoch could get lost
         if isinstance(sight, StreamGap):
@@ -140,7 +142,7 @@ class Subscription:
             self.offset = sight.offset + 1
 
     async def _fill(self) -> bool:
-        """Wait until there is an item; False if the stream is deleted. Raises the refusal."""
+        """Wait until the buffer has an item; False if the stream is deleted. Raises the server's refusal."""
         while not self._is_closed:
             try:
                 await self._begin()
@@ -164,7 +166,7 @@ class Subscription:
     # --- beginning, again after an interruption
 
     async def _begin(self) -> None:
-        """Have a subscription under way."""
+        """Subscribe at the server, unless a subscription is under way."""
         if not self._buffer.is_over or self._is_closed:
             return
         if self._beginning is None:
@@ -178,7 +180,7 @@ class Subscription:
             beginning.result()
 
     async def _begin_again(self) -> None:
-        """Subscribe, if need be in several attempts."""
+        """Subscribe at the server, in several attempts if necessary."""
         self._detach()
         deadline = self._timing.deadline()
         failures = self._fruitless
@@ -212,7 +214,7 @@ class Subscription:
         self._buffer, self._connection = buffer, connection
 
     async def _ask(self, connection: StreamConnection, number: int) -> Subscribed:
-        """Send the request, and return its answer. Raises the refusal."""
+        """Send the request for the subscription, and return its answer. Raises the server's refusal."""
         answers: list[Frame] = []
         stream = await self._pool.open_on(connection, answers.append)
         request = SubscribeRequest(
@@ -237,7 +239,7 @@ class Subscription:
         return _answer(answers[0], number)
 
     def _detach(self) -> None:
-        """Give up the subscription under way."""
+        """Abandon the subscription that is under way at the server."""
         if self._connection is not None:
             self._connection.end(self._buffer.number)
             self._connection = None

@@ -1,4 +1,4 @@
-"""The token of a client: a text, a file, or a function that returns the present one."""
+"""The token of a client: a text, a file, or a function that returns the current token."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ _MOST_BYTES: Final = 64 << 10
 
 
 class TokenSource:
-    """Returns the token for each stream that is opened, so that one that was renewed is used from then on."""
+    """Returns the token for each stream that is opened, so that streams opened after a renewal use the new token."""
 
     def __init__(self, token: Token) -> None:
         self._token = token
 
     async def read(self) -> str:
-        """Return the present token. Raises `SecretUnreadable` for a file, and what the function raises."""
+        """Return the current token.
+
+        Raises `SecretUnreadable` for a file that cannot be used, and any exception of the function.
+        """
         token = self._token
         if isinstance(token, str):
             return token

@@ -1,4 +1,4 @@
-"""Publishes records without an answer: what a broken connection loses is not sent again."""
+"""Publishes records without an answer: records that are lost with a connection are not sent again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eventd.streams.messages import Error, read_answer
 from eventd.streams.names import StreamName
 
 END_SECONDS: Final = 5.0
-"""How long the end of a client waits until the server has read what was written."""
+"""Seconds that a closing client waits until the server has read all written records."""
 
 
 class UnacknowledgedLane:
@@ -35,7 +35,7 @@ class UnacknowledgedLane:
     async def publish(self, name: StreamName, payloads: Sequence[bytes]) -> None:
         """Write a publish when the stream has room.
 
-        Raises `Unavailable` if there is no connection, and the refusal of an earlier publish, once.
+        Raises `Unavailable` without a connection, and once the refusal of an earlier publish.
         """
         frame = write_publish(PublishBatch(*name, payloads))
         async with self._turn:  # in the order of calls
@@ -49,7 +49,7 @@ class UnacknowledgedLane:
             stream.write(frame)
 
     async def finish(self) -> None:
-        """End the stream, and wait until the server has read it, but not for ever."""
+        """End the stream, and wait until the server has read it, at most `END_SECONDS`."""
         stream = self._stream
         if stream is not None and stream.is_open:
             stream.finish()
@@ -58,7 +58,8 @@ class UnacknowledgedLane:
             timer.cancel()
 
     def raise_forbidden(self) -> None:
-        """Raise `Forbidden` if the server has refused a publish for good and no later call has said so."""
+        """Raise `Forbidden` if the server has refused a publish permanently, and no call has raised this refusal
+        yet."""
         error = self._refusal or (self._stream.refusal if self._stream is not None else None)
         if isinstance(error, Forbidden):
             self._refusal = self._stream = None
@@ -71,7 +72,7 @@ class UnacknowledgedLane:
             raise error
 
     async def _open(self) -> RequestStream:
-        """Open a stream, if need be in several attempts."""
+        """Open a stream, in several attempts if necessary."""
         deadline = self._timing.deadline()
         failures = 0
         while True:

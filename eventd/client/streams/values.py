@@ -1,4 +1,4 @@
-"""What a client of streams gives to the program."""
+"""The values that a client of streams returns to the program."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Emit(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """Several proposals at once, and the `ttl` and `observed_at` of the whole result of the run.
+    """Several proposals in one value, and the `ttl` and `observed_at` of the whole result of the run.
 
     `ttl` is a timedelta or a text such as `10m`; None: the `ttl` of the Plugin.
     """

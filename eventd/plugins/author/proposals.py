@@ -142,7 +142,10 @@ class ProposalWriter:
         self._note(status.get("ttl"), status.get("observedAt"))
 
     def _note(self, ttl: Any, observed_at: Any) -> None:
-        """Keep ttl and observedAt, unless empty. Raises ValueError if another value was kept before."""
+        """Keep ttl and observedAt for the result, unless empty.
+
+        Raises ValueError if a different value was kept before.
+        """
         for name, value in (("_ttl", ttl), ("_observed_at", observed_at)):
             if value and getattr(self, name) not in ("", value):
                 raise ValueError("returned two different ttl or observedAt; return one for all proposals of a run")

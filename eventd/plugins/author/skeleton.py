@@ -230,7 +230,10 @@ def _shell_files(file: str) -> dict[str, str]:
 
 
 def write_skeleton(files: dict[str, str], folder: Path) -> None:
-    """Write these files, scripts executable, into a new or empty folder. Raises Conflict if it is neither."""
+    """Write these files into a new or empty folder, and make scripts executable.
+
+    Raises Conflict if the folder is not empty.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Conflict(f"{folder} exists and is not an empty folder", hint="name another folder with --directory")
     for path, text in files.items():

@@ -20,7 +20,7 @@ from federation.event import UNSET, Event, from_micros
 
 DEFAULT_TYPE: Final = "routerd.client.ipv4.observed"
 MANY: Final = 1024
-"""Events in the largest batch that a plugin receives."""
+"""Number of events in the largest batch that a plugin receives."""
 
 _EVERYTHING: Final = frozenset(("propose.dynamicConfig", "propose.providerAction", "emit.events"))
 

@@ -25,18 +25,18 @@ from eventd.text.duration import format_duration
 MAX_STDOUT: Final = 4 << 20
 MAX_STDERR: Final = 64 << 10
 LOOK: Final = "routerctl plugin logs shows what it wrote"
-"""The hint when only the standard error can explain the failure."""
+"""The hint when only the plugin's standard error can explain the failure."""
 NOT_STARTED: Final = (126, 127)
 """Exit codes by which shells and `env` report that a program cannot be run or found."""
 _MISSING: Final = re.compile(
     r"[^\n]{0,300}(?:not found|No such file or directory|Permission denied|Exec format error)\Z"
 )
-"""How shells and `env` name what they cannot run, at the end of the standard error."""
+"""Matches a standard error that ends with the message of a shell or `env` that cannot run a program."""
 PIPE_SECONDS: Final = 1.0
 """Seconds that a run waits for the pipes of a program that has ended: its descendants may keep them open."""
 
 _FIRST_LINE: Final = 256
-"""Bytes of a script's first line that the kernel reads."""
+"""Maximum bytes of a script's first line that the kernel reads."""
 _SIGNALS: Final = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _LIMITS: Final = {
     "stdout_too_large": ("output", MAX_STDOUT, "propose less in one run"),
@@ -46,7 +46,7 @@ _SHORTAGES: Final = (
     *(errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY),
     *(errno.ETIMEDOUT, errno.ECONNRESET),  # its guard was stopped or killed
 )
-"""Errors by which a program cannot be started now, but perhaps in a minute."""
+"""Error numbers of a program that could not be started now, but perhaps can be in a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,10 @@ class RawAnswer:
 
 
 def environment_of(common: Mapping[str, str], own: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return a plugin's environment: the common variables and its own, which win; without those the system rejects."""
+    """Return a plugin's environment: the common variables, overridden by its own.
+
+    Variables that the system rejects are left out.
+    """
     usable = {key: value for key, value in own if key.strip() and "=" not in key}
     return {key: value for key, value in {**common, **usable}.items() if "\0" not in key + value}
 

@@ -24,10 +24,11 @@ from federation.event import Event
 GROUP: Final = "eventd.plugins"
 LENGTH: Final = 4
 _SHOWN: Final = 10
-"""How many existing entry points are listed when one is not found."""
+"""Maximum number of existing entry points that the message for a missing entry point lists."""
 _SELF: Final = os.getpid()
 _TELLING: Final = (ImportError, SyntaxError, NameError, AttributeError, SystemExit)
-"""Errors whose text is reported, because it concerns the program; that of others may quote the value at fault."""
+"""Errors whose text is reported, because it is about the program; the text of any other error may quote a secret
+value."""
 
 
 class _Context(msgspec.Struct):
@@ -150,7 +151,7 @@ def load(name: str) -> Function:
 
 
 def _others() -> str:
-    """Return the end of a message that lists some existing entry points; empty if there are none."""
+    """Return the end of a message, which lists some existing entry points; empty if no entry points exist."""
     from importlib.metadata import entry_points
 
     names = sorted({entry.name for entry in entry_points(group=GROUP)})

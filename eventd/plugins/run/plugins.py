@@ -34,9 +34,10 @@ class _PluginRuns:
 
 
 class Plugins:
-    """Runs plugins. `environment` is what each gets beside its own `env`, which wins: the PATH of this process.
+    """Runs plugins.
 
-    `threads` creates the pool that parses the answers.
+    `environment` holds the variables that each plugin gets, unless its own `env` overrides them: the PATH of this
+    process. `threads` creates the pool that parses the answers.
     """
 
     def __init__(self, clock: Clock, *, environment: Mapping[str, str], threads: ThreadFactory = THREADS) -> None:

@@ -153,7 +153,7 @@ def _store(conn: Connection, run_id: int, part: NewPart, outcome: Outcome, now: 
 
 
 def _end(conn: Connection, run_id: int, ending: RunEnd) -> None:
-    """Store the end of a run, unless `_store` has stored it before."""
+    """Store the end of a run, unless `_store` has stored that end before."""
     run = read_run(conn, run_id)
     if run is not None and run.status is RunStatus.RUNNING:
         end_run(conn, run_id, ending)

@@ -31,11 +31,11 @@ from eventd.resources.reading.nodes import (
 from eventd.resources.reading.problems import MOST_FOUND, FieldPath, Problem, render_path, shorten
 
 MAX_BYTES = 16 * 1024 * 1024
-"""The largest source that is accepted."""
+"""Maximum bytes of one source."""
 MAX_TOTAL_BYTES = 4 * MAX_BYTES
-"""The largest total size of the sources of one command."""
+"""Maximum bytes of all sources of one command together."""
 PIPE_SECONDS = 60
-"""How long a command waits for the end of a pipe."""
+"""Seconds that a command waits for a silent writer of a pipe."""
 
 ROUTER = ("routerd.net/v1alpha1", "Router")
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -79,7 +79,7 @@ class Draft:
 
     @property
     def label(self) -> str:
-        """Return `Kind/name`, or only the part that is given; empty if neither is."""
+        """Return `Kind/name`, or only one of the two if the other is missing; empty if both are."""
         return "/".join(part for part in (self.node.text("kind"), self.name) if part)
 
     def line_of(self, path: FieldPath) -> int:
@@ -115,7 +115,7 @@ def read_file(path: Path) -> bytes:
 
 
 def _read_pipe(path: Path) -> bytes:
-    """Read a pipe without waiting for its writer for ever: there may be none, or one that never ends."""
+    """Read a pipe without waiting for its writer for ever: a pipe may have no writer, or a writer that never ends."""
     found = bytearray()
     with open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         poll = select.poll()

@@ -26,7 +26,7 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def read_json(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Node:
-    """Return a JSON text as a tree; mistakes after which it can still be parsed are added to `flaws`.
+    """Return a JSON text as a tree; mistakes after which the text can still be parsed are added to `flaws`.
 
     Raises ParseError for any other mistake, and for a text with more than `most` values.
     """

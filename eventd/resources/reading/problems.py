@@ -63,7 +63,7 @@ class Problem:
 
 
 MOST_FOUND = 100
-"""The search for problems ends after this many."""
+"""Number of problems after which the search for further ones ends."""
 MOST_SHOWN = 20
 
 

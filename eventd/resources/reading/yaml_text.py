@@ -44,7 +44,7 @@ _MAX_DIGITS = 40
 
 
 def read_yaml(text: str, flaws: list[Flaw], most: int = MAX_VALUES) -> Iterator[Node]:
-    """Yield the documents of a YAML text; mistakes after which it can still be parsed are added to `flaws`.
+    """Yield the documents of a YAML text; mistakes after which the text can still be parsed are added to `flaws`.
 
     Raises ParseError for any other mistake, and when all documents together have more than `most` values, aliases
     expanded.
@@ -234,7 +234,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def write_double_quoted(self, text: str, split: bool = True) -> None:
-        """Write the text; if one of its characters is invisible, all that are not ASCII become escapes."""
+        """Write the text; if one of its characters is invisible, all characters outside ASCII become escapes."""
         allowed, self.allow_unicode = self.allow_unicode, not UNSEEN.search(text)
         super().write_double_quoted(text, split)
         self.allow_unicode = allowed

@@ -95,7 +95,7 @@ def _problems(loaded: ReadResult, stored: Sequence[StoredResource], found: list[
 
 
 def check_draft(draft: Draft) -> Declaration | list[Problem]:
-    """Return the resource of a draft, or the problems that it has on its own, without regard to other resources."""
+    """Return the resource of a draft, or the problems of the draft itself, without regard to other resources."""
     problems = [*islice(chain(_check_members(draft), _check_metadata(draft)), MOST_FOUND)]
     if is_foreign_draft(draft):
         problems += islice(spec_problems(draft), MOST_FOUND)

@@ -23,7 +23,7 @@ from eventd.store.rows.registry import StoredResource
 from eventd.text.size import MIB
 
 MAX_SPEC = MIB
-"""The largest spec, in bytes of JSON. How deep it is nested is limited where documents are read."""
+"""Maximum bytes of a spec as JSON. The depth of its nesting is limited where documents are read."""
 MAX_NAME = 512
 
 MOST_LISTED = 20

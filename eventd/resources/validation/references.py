@@ -34,14 +34,15 @@ from federation.peers import ANY, PROTOCOL_V1, PROTOCOL_V2
 
 _EVERY = ("0.0.0.0", "::")
 _MOST_COMPARED = 1_000
-"""With more declared names than this, none is suggested for a wrong one: each comparison takes ten microseconds."""
+"""With more declared names than this, no name is suggested for a wrong one: each comparison takes ten microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A field of the kind `of` that names a declared resource of the kind `to`.
 
-    Only texts with the `prefix` do, which is no part of the name. `required`: the resource must be declared.
+    Only texts with the `prefix` name a resource; the prefix is not part of the name. `required`: the resource must be
+    declared.
     """
 
     of: Kind
@@ -73,7 +74,7 @@ REFERENCES = (
 
 @dataclass(frozen=True, slots=True)
 class PlannedResource:
-    """A resource as it will be after the change: that of a draft, or a stored one, with `draft` None, that stays."""
+    """A resource as it will be after the change: from a draft, or a stored one that stays, whose `draft` is None."""
 
     kind: str
     name: str
@@ -147,7 +148,7 @@ def _declared(kind: Kind, drafts: Sequence[Draft], stored: Sequence[StoredResour
 
 
 def _report(*places: _ReportPlace) -> Iterator[Problem]:
-    """Yield one problem, at the first of `places` in a draft; none if all are in stored resources."""
+    """Yield one problem, at the first of `places` that is in a draft; none if all places are in stored resources."""
     for place in places:
         if place.at.draft is not None:
             yield place.at.draft.problem(("spec", *place.path), place.message, place.hint)
@@ -182,7 +183,7 @@ def referring(name: str, kind: Kind, stored: Iterable[StoredResource]) -> list[S
 
 
 def users_by_name(kind: Kind, stored: Iterable[StoredResource]) -> dict[str, list[StoredResource]]:
-    """Return, by the name of each resource of a kind that others refer to, the stored resources that do.
+    """Return a mapping from the name of each resource of a kind to the stored resources that refer to it.
 
     For many names this is faster than `referring`.
     """
@@ -197,7 +198,7 @@ def users_by_name(kind: Kind, stored: Iterable[StoredResource]) -> dict[str, lis
 
 
 def _second_slos(slos: list[PlannedResource]) -> Iterator[Problem]:
-    """Yield a problem for each further FederationSLO of a group: which one holds would be undefined."""
+    """Yield a problem for each further FederationSLO of a group: it would be undefined which of them applies."""
     first: dict[str, PlannedResource] = {}
     for slo in slos:
         ref = slo.text("groupRef")
@@ -208,7 +209,7 @@ def _second_slos(slos: list[PlannedResource]) -> Iterator[Problem]:
 
 
 def _second_caches(caches: list[PlannedResource]) -> Iterator[Problem]:
-    """Yield a problem for each cache that is declared again: which limits hold would be undefined."""
+    """Yield a problem for each further declaration of a cache: it would be undefined which limits apply."""
     first: dict[tuple[str, ...], PlannedResource] = {}
     for cache in caches:
         name = (cache.text("tenant"), *(cache.text(part) or DEFAULT for part in ("namespace", "name")))
@@ -282,7 +283,7 @@ def _needed_keys(groups: dict[str, PlannedResource], peers: list[PlannedResource
 
 
 def _key_places(group: PlannedResource, members: list[PlannedResource], use: str) -> Iterator[_ReportPlace]:
-    """Yield the fields where it can be reported that a group cannot sign; none if it can. `use`: why it must sign."""
+    """Yield the fields at which to report that a group cannot sign; none if the group can. `use`: why it must sign."""
     keys, node = group.list("auth", "keys"), group.text("nodeName")
     if any(isinstance(key, dict) and _signs(key, node) for key in keys):
         return

@@ -18,7 +18,7 @@ from eventd.resources.validation import wording
 from eventd.store.rows.registry import StoredResource
 
 ResourceRef = Identity
-"""The identity of a resource that another resource names; it need not exist."""
+"""The identity of a resource that another resource names; the named resource need not exist."""
 
 
 def identity_of(stored: StoredResource) -> Identity:
@@ -51,7 +51,8 @@ class Resource:
         return self.spec.effective()
 
     def means(self, other: Declaration) -> bool:
-        """Return whether both have the same texts, and specs with the same meaning, however these are written."""
+        """Return whether both resources have the same annotations and labels, and specs with the same meaning, however
+        written."""
         return _same_texts(self, other) and self.effective() == other.effective()
 
     def document(self) -> dict[str, Any]:
@@ -81,7 +82,10 @@ class ForeignResource:
         return dict(self.spec)
 
     def means(self, other: Declaration) -> bool:
-        """Return whether both have the same texts and spec; the order of keys does not matter."""
+        """Return whether both resources have the same annotations, labels and spec.
+
+        The order of keys does not matter.
+        """
         return _same_texts(self, other) and _text(self.spec) == _text(other.effective())
 
     def document(self) -> dict[str, Any]:
