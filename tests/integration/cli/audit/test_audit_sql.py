@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from tests.integration.cli.conftest import Control
 from tests.support.lakes import ship, ship_state
+from tests.support.spark_cluster import quick_spark
 from tests.support.spark_mounts import mount
 
 if TYPE_CHECKING:
@@ -104,9 +106,10 @@ def test_a_statement_without_a_result_is_noted(on_spark: Control, lake: Path, fo
     assert (ended.out, ended.err) == (out, "the statement has no result\n")
 
 
-def test_a_query_that_needs_more_memory_than_there_is_ends_with_one_error(control: Control, lake: Path) -> None:
+def test_a_query_that_needs_more_memory_than_there_is_ends_with_one_error(lake: Path, tmp_path: Path) -> None:
     asked = (sys.executable, "-m", "eventd.cli.routerctl", "audit", "sql", "SELECT repeat('x', 2000000000)")
-    ended = subprocess.run([*asked, "--lake", str(lake), "--memory", "512MiB"], capture_output=True, text=True)
+    asked = (*asked, "--lake", str(lake), "--memory", "512MiB")
+    ended = subprocess.run(asked, capture_output=True, text=True, env=os.environ | quick_spark(tmp_path))
     assert ended.returncode == 1
     assert ended.stdout == ""
     assert "\tat " not in ended.stderr
