@@ -87,7 +87,10 @@ def address_of(subject: str, payload: Mapping[str, str]) -> str:
 
 
 def _captures(conn: Connection, addresses: set[str], now: int) -> dict[str, tuple[str, str]]:
-    """Return message and hint for each captured address of these, and under `?` for a capture of an unreadable one."""
+    """Return message and hint by captured address, for those of `addresses`.
+
+    Under `?` for a capture whose address is unreadable.
+    """
     wanted = {*addresses, UNREADABLE}
     declared = _declared_captures(conn)
     hints = {

@@ -32,7 +32,7 @@ _ANY: Final = frozenset({"fingerprint", "incarnation"})
 _NAMES: Final = frozenset({"id", "subject", "type", "dedupe_key"})
 """Columns of texts that are no longer than an event's may be."""
 _LONGEST: Final = 4 * MAX_TEXT
-"""Bytes of the longest of these texts in UTF-8."""
+"""Maximum bytes of a text in these columns, in UTF-8."""
 _LEAST: Final = -1
 """The lowest number, position, seq or count in a ledger: -1, which stands for an unknown value."""
 _WHOLE: Final = (ColumnType.INT64, ColumnType.INT32, ColumnType.INT16)

@@ -33,7 +33,7 @@ class FileReader(Protocol):
 
 
 class EndReader(FileReader, Protocol):
-    """The interface to files of which the end can be read alone."""
+    """The interface to files whose last bytes can be read without the rest."""
 
     def read_ends(self, files: Sequence[StoredFile], size: int) -> dict[str, bytes]:
         """Return by path the last `size` bytes of files, or all of smaller ones; missing files are left out."""

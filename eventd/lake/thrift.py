@@ -10,7 +10,7 @@ from typing import Any, Final
 
 INT32: Final = 5
 INT64: Final = 6
-"""Types of fields, as the protocol numbers them."""
+"""Types of fields, by their numbers in the Thrift protocol."""
 
 _BOOLEANS: Final = (1, 2)
 _SINGLE_BYTES: Final = (1, 2, 3)

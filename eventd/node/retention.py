@@ -43,14 +43,15 @@ from eventd.store.rows.verifications import delete_old_verifications
 UNDECLARED_AGE = 30 * 24 * 3600 * SECOND
 """How long the mark of a sender that is not a declared peer is kept after its last batch (microseconds)."""
 JOB_AGE = 7 * 24 * 3600 * SECOND
-VERIFICATION_AGE = 90 * 24 * 3600 * SECOND
 """How long a bulk job is kept after it finished, in microseconds."""
+VERIFICATION_AGE = 90 * 24 * 3600 * SECOND
+"""How long a verification, the comparison with a peer, is kept after it began, in microseconds."""
 PARTS = 500
 """Maximum number of parts (DynamicConfigParts) that are deleted in one step."""
 STEP_REST = 2
 """The pause after one step of removing deleted topics, as a multiple of the step's duration."""
 MOST_REST = 1.0
-"""The longest pause after such a step, in seconds."""
+"""The longest pause after a step of removing deleted topics, in seconds."""
 SWEEP_SECONDS = 1.0
 """Seconds between two sweeps of topics. Readers do not see expired records, but they still take up room."""
 

@@ -142,7 +142,7 @@ class TlsTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        """Tell the client that nothing more comes, send what is written, and close."""
+        """Send all written data and the end of the TLS connection, then close."""
         if not self._ended and not self._raw.is_closing():
             self._ended = True
             if self.established:

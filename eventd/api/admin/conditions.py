@@ -28,7 +28,7 @@ from eventd.text.plural import counted
 from eventd.text.quoting import quoted
 
 MOST_SECONDS: Final = 30
-"""How long one request waits."""
+"""Maximum seconds that one request waits."""
 PAUSE: Final = 0.25
 """Seconds between two checks of the condition."""
 REST: Final = 3.0

@@ -22,11 +22,11 @@ class ListenerBudget:
         self._wakes = False
 
     def open(self, most: int) -> ConnectionBudget:
-        """Return the budget of a new connection, of so many bytes."""
+        """Return the budget of a new connection, whose limit is `most` bytes."""
         return ConnectionBudget(self, most, self._frame)
 
     def is_over(self, size: int = 0) -> bool:
-        """Return whether the bytes are over the limit, not counting `size` of them."""
+        """Return whether the bytes of all connections, less `size`, are over the limit."""
         return self.used - size > self._most
 
     @property

@@ -101,10 +101,10 @@ class EventOutput:
     # --- events of the stream
 
     def received(self, data: bytes, *, ended: bool) -> None:
-        """Ignore what cannot come: the stream has one direction."""
+        """Do nothing: the client cannot send on this stream, which has one direction."""
 
     def was_reset(self, code: int) -> None:
-        """Ignore what cannot come: the stream has one direction."""
+        """Do nothing: the client cannot send on this stream, which has one direction."""
 
     def was_stopped(self, code: int) -> None:
         """End: the client has dropped the stream, which is how it unsubscribes."""
@@ -160,7 +160,7 @@ class EventStream(Follower):
 
     @property
     def topic_id(self) -> int:
-        """Return the id of its topic; 0 before it follows one, and after the end."""
+        """Return the id of the topic that the stream follows; 0 before it follows one, and after its end."""
         return next((following.feed.want.topic_id for following in self.topics.values()), 0)
 
     @property

@@ -95,7 +95,7 @@ class KeySets(Generic[K]):
         self._sets: dict[KeySourceConfig, _KnownSet[K]] = {}
 
     def declare(self, sources: Iterable[KeySourceConfig]) -> None:
-        """Follow these sources, and no others."""
+        """Follow these sources, and drop all earlier ones that are not among them."""
         wanted = dict.fromkeys(sources)
         self._sets = {source: self._sets.get(source) or _KnownSet(source) for source in wanted}
         self.generation += 1

@@ -1,4 +1,4 @@
-"""Reads key sets and signing keys: files in threads of their own, URLs by a client that is handed in."""
+"""Reads key sets and signing keys: files in threads of their own, URLs by a client that the caller passes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class KeySourceReader:
         self._fetch = fetch
 
     async def read(self, source: KeySourceConfig) -> KeyContent:
-        """Return what is in a file or at a URL. Raises `KeySourceUnreadable`."""
+        """Return the content of a file or of a URL. Raises `KeySourceUnreadable`."""
         if source.url:
             return KeyContent(await self._fetch(source))
         try:
@@ -72,7 +72,7 @@ class KeySourceReader:
             raise KeySourceUnreadable(f"{source.file}: cannot be read: {error.strerror}") from None
 
     async def marks(self, sources: Sequence[KeySourceConfig]) -> list[FileMark | None]:
-        """Return the mark of each file; None for one whose mark is not known."""
+        """Return the mark of each file; None for a file whose mark could not be read."""
         found: list[FileMark | None] = [None] * len(sources)
         paths: dict[int, Path] = {}
         for at, source in enumerate(sources):

@@ -78,7 +78,7 @@ class ConnectionSubscriptions:
 
 
 class StreamSession:
-    """The user of one connection (see `LinkEvents`)."""
+    """Handles the events of one client's QUIC connection (see `LinkEvents`)."""
 
     def __init__(self, server: ServerContext, link: QuicLink, ids: Iterator[int]) -> None:
         self._server = server

@@ -50,13 +50,13 @@ class StreamState:
 
     @property
     def grant(self) -> ClientGrant:
-        """Return what the stream may do. It must be authenticated."""
+        """Return the permissions of the stream, which must be authenticated."""
         assert self._grant is not None
         return self._grant
 
     @property
     def may_read(self) -> bool:
-        """Return whether it takes frames, if nothing else makes it wait."""
+        """Return whether the phase of the stream allows further frames to be read."""
         return self.phase in (StreamPhase.FRESH, StreamPhase.READY)
 
     def when_finished(self, call: Callable[[], None]) -> None:

@@ -62,7 +62,7 @@ class TenantKeys:
         return self._sets.generation + self._signing.generation
 
     def declare(self, tenants: Mapping[str, StreamTenantConfig]) -> None:
-        """Take these tenants, and no others."""
+        """Serve these tenants, and drop all earlier ones that are not among them."""
         if tenants == self.tenants:
             return
         self.tenants = MappingProxyType(dict(tenants))

@@ -30,7 +30,7 @@ class BadRequest(Invalid):
 
 
 class WrongCaller(Unauthorized):
-    """The route is for callers of other kinds."""
+    """The caller is known, but its kind may not use this route."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         accepted = ", or ".join(_KINDS[kind] for kind in kinds)

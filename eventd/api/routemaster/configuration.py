@@ -1,4 +1,4 @@
-"""What the settings say about the surface, checked before it starts."""
+"""The configuration of the surface from the node's settings, checked before the surface starts."""
 
 from __future__ import annotations
 

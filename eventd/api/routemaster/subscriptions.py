@@ -38,7 +38,7 @@ async def subscribe(call: SurfaceCall) -> web.Response:
 
 
 def read_settings(body: dict[str, Any]) -> SubscriptionSettings:
-    """Return what a request asks for. Raises `BadRequest`."""
+    """Return the settings of the subscription that a request asks for. Raises `BadRequest`."""
     if body.keys() - set(MEMBERS):
         raise BadRequest("bad data in payload")
     topics = body.get("topics")

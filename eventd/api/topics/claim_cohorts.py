@@ -13,18 +13,18 @@ Member = tuple[JobRequest, asyncio.Future[ClaimResult]]
 
 
 class ClaimCohorts:
-    """The claims of this process that wait for others, by queue name."""
+    """The claims of this process that wait to be submitted together, by queue name."""
 
     def __init__(self, v0: V0) -> None:
         self._v0 = v0
         self._waiting: dict[str, list[Member]] = {}
 
     def waiting(self, queue: str) -> int:
-        """Return the number of claims on a queue that wait for others."""
+        """Return the number of claims on a queue that wait to be submitted together."""
         return len(self._waiting.get(queue, ()))
 
     async def claim(self, queue: str, wish: JobRequest) -> ClaimResult:
-        """Claim jobs for one node, at once or together with other claims. Raises what `ClaimJobs` does.
+        """Claim jobs for one node, immediately or together with other claims. Raises what `ClaimJobs` does.
 
         The `jobs` of the result have one list, for this claim.
         """

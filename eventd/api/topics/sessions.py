@@ -120,7 +120,8 @@ class Session:
         return StreamStart(self._streams_begun, wants, checkpoints)
 
     def note(self, stream: Stream) -> None:
-        """Note how far a stream has come, for topics where that is the furthest or in another epoch."""
+        """Note the position that a stream has reached in each topic, if it is the furthest of the session or in
+        another epoch."""
         for name, cursor in stream.cursors().items():
             known = self.written[name]
             if cursor.epoch != known.epoch or cursor.seq > known.seq:
@@ -155,7 +156,10 @@ class Session:
 
 class _Quota(NamedTuple):
     """A limit and its use: of `most` (0: unlimited), all sessions together use `taken`, and a request needs `coming`
-    more. `cost` returns what one session uses."""
+    more.
+
+    `cost` returns what one session uses.
+    """
 
     limit: str
     most: int

@@ -132,7 +132,7 @@ class Page:
 
     @cached_property
     def records(self) -> str:
-        """Return its records as one JSON list; empty if there are none."""
+        """Return the records of the page as one JSON list; empty without records."""
         return f"[{','.join(self.found.records)}]" if self.found is not None and self.found.records else ""
 
     @cached_property

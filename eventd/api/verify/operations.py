@@ -38,7 +38,7 @@ BACKGROUND_SECONDS = 600.0
 MOST_IN_BACKGROUND = 4
 """Maximum number of comparisons of a process that work without requests."""
 _SLICE_SECONDS = 5.0
-"""Seconds for which such a comparison works before it checks whether its time is over."""
+"""Seconds for which a comparison without requests works before it checks whether its time is over."""
 FORGOTTEN_SECONDS = 10.0
 """After this time without a call, another caller may begin a comparison in place of an unfinished one."""
 

@@ -34,7 +34,7 @@ class Places(NamedTuple):
 
     @property
     def by_spark(self) -> bool:
-        """Return whether one of them is reached only once Spark runs."""
+        """Return whether the lake or the output can be reached only after Spark has been started."""
         return self.lake.by_spark or self.out.by_spark
 
 

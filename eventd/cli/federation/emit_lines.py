@@ -37,7 +37,7 @@ class Emission:
 
     def __init__(self, session: Session, group: str = "", defaults: Mapping[str, str] | None = None) -> None:
         self.group = group
-        """The group of lines that name none; empty until one is needed."""
+        """The group for lines that name no group; empty until such a line comes."""
         self._defaults = dict(defaults or {})
         self.counts: Counter[str] = Counter()
         self.bad: list[dict[str, Any]] = []

@@ -41,7 +41,7 @@ class ServingNode(NamedTuple):
 def read_serving_file(lock: str | os.PathLike[str]) -> ServingNode | None:
     """Return what a node has published in a lock file; None without a file, or if the node has published nothing.
 
-    It may be a node that was killed.
+    The node may have been killed since.
     """
     try:
         with open(lock, errors="replace") as file:

@@ -15,7 +15,7 @@ from eventd.cli.program.values import Duration
 from eventd.errors import CheckFailed, Invalid, NotFound, Unavailable
 
 MOST_SECONDS: Final = 30
-"""How long one request waits."""
+"""Maximum seconds that one request waits."""
 PAUSE: Final = 0.5
 """Seconds before the next request if the node ended one early, or does not answer."""
 NODE: Final = "node"

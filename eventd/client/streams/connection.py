@@ -30,7 +30,7 @@ class EventFeed(Protocol):
 
 
 class StreamConnection:
-    """The user of one QUIC connection."""
+    """One QUIC connection of a client: it opens streams, and passes the server's streams to subscriptions."""
 
     def __init__(self) -> None:
         self.link: QuicLink

@@ -97,7 +97,7 @@ class LiveView:
         hurried.set_result(None)
 
     def leave(self) -> None:
-        """Take one viewer off."""
+        """Count one viewer less."""
         self.viewers -= 1
         if not self.viewers:
             self.newcomers = 0
@@ -160,7 +160,7 @@ class Hub:
             view.renew()
 
     def leave(self, view: LiveView) -> None:
-        """Take one viewer off."""
+        """Count one viewer less, of this view and in all."""
         view.leave()
         self.viewers -= 1
 

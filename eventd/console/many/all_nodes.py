@@ -80,7 +80,7 @@ class AllNodes:
         self._spawn = spawn
 
     def pages(self) -> tuple[PageRoute, ...]:
-        """Return the table of these pages, which need no permission of a node."""
+        """Return the routes of these pages, which a visitor may open without permissions at a node."""
         return (
             PageRoute("/", self.show_nodes, "", "nodes", "Nodes", "o"),
             PageRoute("/nodes/{name}", self.show_node, "", "nodes"),

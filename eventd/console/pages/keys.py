@@ -70,7 +70,7 @@ async def ask_create(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 def _created(form: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the operation for the fields of the form."""
+    """Return the parameters of `keys.create` from the fields of the form."""
     access = form.get("access", "")
     if access not in _ACCESS:
         raise Invalid("choose what the key may do")
@@ -108,7 +108,7 @@ async def ask_revoke(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 def _revoked(form: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the operation for the fields of the form."""
+    """Return the parameters of `keys.revoke` from the fields of the form."""
     return {"name": form.get("name", ""), "forget": form.get("then") == _FORGET}
 
 

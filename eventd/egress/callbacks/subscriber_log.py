@@ -19,12 +19,12 @@ class SubscriberLog:
         self._reason = ""
 
     def note_delivery(self, events: int) -> None:
-        """Note that so many events were acknowledged."""
+        """Note that this number of events was acknowledged."""
         self._reason = ""
         logger.info("events delivered", extra={"detail": self._line("delivered", events), **self._about(events)})
 
     def note_failure(self, events: int, reason: str, error: str) -> None:
-        """Note that a batch of so many events was not acknowledged."""
+        """Note that a batch with this number of events was not acknowledged."""
         if reason == self._reason:
             return
         self._reason = reason

@@ -122,4 +122,4 @@ def cursor_name(node: str, book: Ledger) -> str:
 
 
 SEGMENTS: Final = "segments"
-"""The kind of these cursors."""
+"""The kind of the cursors that `cursor_name` names."""

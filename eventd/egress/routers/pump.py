@@ -50,7 +50,7 @@ KINDS = 64
 LOOKED_AT_ONCE = 200
 """Number of sources that are checked before the event loop gets its turn."""
 PAGES = 8
-"""Pages of one source after which another has its turn."""
+"""Number of pages that are read from one source before another source has its turn."""
 RETRY_SECONDS = 1.0
 """Interval in seconds at which held routers are tried again, and the positions of routers that made no copies are
 stored."""
@@ -213,7 +213,7 @@ class Routing:
                 return
 
     def _release(self, routers: Iterable[RouterState]) -> None:
-        """Let the held ones among these routers try again."""
+        """Let those of these routers that are held try again."""
         for router in routers:
             if router.held:
                 router.held = ""

@@ -14,7 +14,7 @@ from eventd.text.topic_names import ROUTER_NAME
 
 
 class RequestedRouter(Protocol):
-    """What a request or a resource says of a router."""
+    """The options of a router as a request or a resource gives them."""
 
     @property
     def source(self) -> str: ...

@@ -152,7 +152,7 @@ class Transport:
         tls: ClientTlsConfig = SYSTEM_CAS,
         rules: AddressRules | None = None,
     ) -> Answer:
-        """GET, and return the answer, as `post` does. Raises what it raises."""
+        """Send a GET request and return its answer. Raises the same errors as `post`."""
         origin, begin = _read_origin(url)
         if origin.secure:
             origin = origin._replace(tls=tls)

@@ -153,7 +153,7 @@ LISTS: Final[Mapping[Ledger, tuple[str, str, Lister]]] = {
     Ledger.GAPS: ("inbound_gaps", _GAPS, gaps),
     Ledger.REFUSALS: ("refusals", _REFUSALS, refused),
 }
-"""The table, columns and conversion of each of these ledgers."""
+"""The table, columns and conversion of each ledger that is shipped as a list of rows."""
 
 
 def read_list(conn: Connection, book: Ledger, places: Scope, after: int, rows: int) -> tuple[Columns, int, bool]:

@@ -191,7 +191,7 @@ def _named(conn: Connection, ask: EventQuery, end: int) -> Iterator[Block]:
 
 
 def latest(conn: Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
-    """Return those of the records that are the latest of their id."""
+    """Return the given records, without those that a later record with the same event id has superseded."""
     # No record after the last refresh has a later one: usually this covers all.
     [(end,)] = fetch(conn, f"SELECT max(position) {_REFRESHED}", (topic_id,))
     before = [record.event_id for record in records if end is not None and record.position < end]
@@ -228,7 +228,7 @@ class IdPlace(NamedTuple):
 
 
 def read_id_places(conn: Connection, event_id: str, topic_ids: Sequence[int]) -> list[IdPlace]:
-    """Return the places of an event in those of the topics that know its id."""
+    """Return the place of an event in each of these topics that knows its id."""
     sql = "SELECT topic_id, position, gone_at, expires_at FROM event_ids WHERE event_id = ? AND topic_id {in}"
     return [IdPlace(*row) for row in fetch_in(conn, sql, (event_id,), topic_ids)]
 

@@ -122,7 +122,7 @@ def read_topic_by_id(conn: Connection, topic_id: int) -> TopicRow:
 
 
 def read_topic_names(conn: Connection, ids: Sequence[int]) -> dict[int, str]:
-    """Return the names of those of these topics that are in use, by their ids."""
+    """Return the names of topics by their ids; ids of deleted topics are left out."""
     marks = ", ".join("?" for _ in ids)
     sql = f"SELECT id, name FROM topics WHERE id IN ({marks}) AND name >= '0'"
     return dict(fetch(conn, sql, tuple(ids))) if ids else {}

@@ -35,7 +35,10 @@ class RecordSelection(Protocol):
         ...
 
     def matches(self, record: Record) -> bool:
-        """Return whether the record is meant for the peer; it may still be withheld: expired, or in path."""
+        """Return whether the record is meant for the peer.
+
+        It may still be withheld, because it has expired or its path names the peer.
+        """
         ...
 
     def settles(self, block: Block) -> bool | None:

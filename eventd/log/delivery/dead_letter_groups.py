@@ -14,7 +14,7 @@ from eventd.store.engine.statements import fetch, fetch_in
 MOST_GROUPS = 200
 """Maximum number of groups that are read."""
 COUNTED = 10_000
-"""Up to how many dead letters of one group are counted."""
+"""Maximum number of dead letters that are counted for one group."""
 MOST_COUNTED = 50_000
 """Maximum number of dead letters that are counted for all groups together."""
 

@@ -74,7 +74,7 @@ def open_tree(conn: Connection, topic_id: int, owner: TreeOwner, now: int) -> Tr
 
 
 def close_tree(conn: Connection, topic_id: int) -> bool:
-    """Give the next own records of a topic no leaves. False if some have no checkpoint yet: these are sealed first."""
+    """Close the topic's open tree: its next own records become no leaves. False if leaves still lack a checkpoint."""
     lock_head(conn)
     tree = find_open_tree(conn, topic_id)
     if tree is not None and next(_without_checkpoint(conn, tree), None) is not None and not tree.trouble:

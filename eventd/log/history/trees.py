@@ -105,7 +105,7 @@ def tile_reader(conn: Connection, tree_id: int) -> TileReader:
 
 
 def write_tiles(conn: Connection, tree_id: int, tiles: Mapping[TileAddress, bytes]) -> None:
-    """Store tiles, in place of those that have grown."""
+    """Store tiles; they replace stored tiles that had fewer entries."""
     execute_many(
         conn,
         "INSERT INTO tiles (tree, level, number, hashes) VALUES (?, ?, ?, ?)"

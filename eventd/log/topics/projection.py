@@ -34,7 +34,7 @@ def texts_of(block: Block, seqs: Sequence[int], bodies: Sequence[str], view: Vie
 
 
 def _data_of(bodies: Sequence[str]) -> list[str]:
-    """Return the data of bodies; those of one block usually begin alike."""
+    """Return the data in each body. Fast if the bodies have the same beginning, as bodies of one block usually do."""
     at = data_begin(bodies[0])
     start = bodies[0][:at]
     return [body[at if body.startswith(start) else data_begin(body) : -1] for body in bodies]

@@ -222,7 +222,7 @@ class _SourcePageBuilder(Generic[T]):
         return part.last == block.last
 
     def _live(self, found: Sequence[V], block: Block) -> Sequence[V]:
-        """Return what was found without finished jobs."""
+        """Return the found items without those of finished jobs."""
         if self._conn is None or not self._topic.is_queue:
             return found
         done = read_done(self._conn, self._topic, block.seq, block.last_seq)

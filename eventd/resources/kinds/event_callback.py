@@ -87,7 +87,7 @@ class CallbackSource(Spec):
     topic: TopicName = Field(default="", description="Instead of groupRef: the name of a topic of records.")
 
     def findings(self) -> Iterator[Finding]:
-        """Require one of both."""
+        """Require either `groupRef` or `topic`, but not both."""
         if self.group_ref and self.topic:
             yield Finding(("topic",), "groupRef and topic exclude each other", "leave one of them out")
         elif not (self.group_ref or self.topic):

@@ -99,7 +99,7 @@ _WORDS: Final[dict[Any, str]] = {str: "text", int: "number", float: "number", bo
 
 
 def _formatted(metadata: Iterable[Any]) -> str | None:
-    """Return `duration` or `size` if values are written as one."""
+    """Return `duration` or `size` if the field's values are written as such; None otherwise."""
     functions = (each.func for each in metadata if isinstance(each, PlainSerializer))
     return next((_FORMATS[function] for function in functions if function in _FORMATS), None)
 

@@ -21,7 +21,7 @@ _MESSAGES: Final = {
     "model_type": "must be a mapping of fields",
     "value_error": "is not valid",
 }
-"""The messages that differ from the usual ones."""
+"""The messages for types of errors whose usual message would not be clear to a user."""
 
 
 def _choices(context: dict[str, Any]) -> str:

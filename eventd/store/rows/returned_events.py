@@ -39,7 +39,7 @@ def mark_returned(conn: Connection, topic_id: int, marks: Iterable[tuple[str, Re
 
 
 def read_returned_marks(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str, ReturnedMark]:
-    """Return the marks of those of the events that came back from a peer, by id."""
+    """Return, by id, the marks of the events that came back from a peer; other events are left out."""
     sql = f"SELECT event_id, {_COLUMNS} FROM returned_events WHERE topic_id = ? AND event_id {{in}}"
     return {row[0]: ReturnedMark(*row[1:]) for row in fetch_in(conn, sql, (topic_id,), list(ids))} if ids else {}
 
