@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, Generic
 
 from aiohttp import web
+from yarl import URL
 
 from eventd.api.errors.codes import API_FORM, NoSuchRoute, internal
 from eventd.api.framework.request_ids import RequestIds
@@ -163,7 +164,7 @@ class Site(Generic[Someone]):
         found = find_page(path.removeprefix(self._urls.base) or "/", self._pages)
         if target is None or found is None or found.route.is_file:
             raise NoSuchRoute("the console has no page of this address to follow")
-        query = dict(request.rel_url.with_query(text).query)
+        query = dict(URL.build(path="/", query_string=text, encoded=True).query)  # as the page itself reads it
         query.pop("done", None)  # only a whole page says that an action was done
         preferences = Preferences.of(request)
         key = (path, tuple(sorted(query.items())), visitor.mark, preferences.times, preferences.zone)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
+from html import escape
+from urllib.parse import urlencode
 
 import pytest
 from aiohttp import ClientResponse
@@ -56,6 +58,19 @@ async def test_a_page_that_leads_to_another_is_not_followed(site: Site, browser:
     async with following(one, "/console/stream?view=/console/events?id=e1") as answer:
         assert await answer.content.readline() == b"event: trouble\n"
         assert b"is not followed" in await answer.content.readline()
+
+
+@pytest.mark.parametrize("name", ["a/b", "a%2Fb", "a+b c", "ü=#"])
+async def test_a_filter_is_read_as_the_page_itself_reads_it(site: Site, browser: MakeBrowser, name: str) -> None:
+    one = browser(site)
+    await one.sign_in("adminkey-adminkey")
+    view = f"/console/topics?{urlencode({'prefix': name})}"
+    field = f'value="{escape(name)}"'
+    assert field in (await one.get(view)).text
+    async with following(one, f"/console/stream?{urlencode({'view': view})}") as answer:
+        assert await answer.content.readline() == b"event: view\n"
+        shown = await answer.content.readuntil(b"\n\n")
+    assert field in shown.decode()
 
 
 async def test_visitors_share_a_view_whatever_changes_only_its_frame(
