@@ -61,6 +61,7 @@ def _is_fault(error: BaseException) -> bool:
 FAULT_HINT = "this is an internal error: please report it"
 _OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older"
 _REACH = "check that the server runs and can be reached"
+_RIGHTS = "check that the folder exists, and that this user may read and write it and the file"
 # The first fragment that occurs in the driver's message decides.
 _MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
     ("malformed", DatabaseUnusable, "restore a backup"),
@@ -76,8 +77,8 @@ _MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
     ("disk I/O error", DatabaseUnavailable, "check the disk: it may be full, over a quota, or failing"),
     ("locked", DatabaseUnavailable, "another process locks the database; retry"),
     ("lock timeout", DatabaseUnavailable, "another process locks the database; retry"),
-    ("unable to open", DatabaseUnavailable, "check that this user may read and write the file and its folder"),
-    ("readonly", DatabaseUnavailable, "check that this user may read and write the file and its folder"),
+    ("unable to open", DatabaseUnavailable, _RIGHTS),
+    ("readonly", DatabaseUnavailable, _RIGHTS),
     ("connect", DatabaseUnavailable, _REACH),
     ("resolve host", DatabaseUnavailable, _REACH),
     ("server closed", DatabaseUnavailable, _REACH),
