@@ -7,8 +7,9 @@ out; the environment below does both. Fields of forms are the exception: the fil
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
@@ -44,6 +45,37 @@ def _prose(context: Context, text: str, group: str = "") -> Markup:
     return formats.prose(text, find(text, group) if find else ())
 
 
+class EmptiedContext(Context):
+    """The values of one template, or of the macros that it imports: `render` empties it.
+
+    Macros and the values that they were imported with refer to each other. Left alone, all that a page shows would stay
+    in memory until the garbage collector runs, which it does rarely in a node: megabytes after some hundred pages.
+    """
+
+    def __init__(self, environment: Environment, parent: dict[str, Any], *rest: Any, **more: Any) -> None:
+        super().__init__(environment, parent, *rest, **more)
+        parent[_MADE].append(self)
+
+    def empty(self) -> None:
+        """Let go of all values."""
+        self.vars.clear()
+        self.parent = {}
+
+
+_MADE: Final = "made_contexts"
+"""The name under which templates have the list of the contexts of a rendering."""
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """Return what a template makes of these values, none of which is referred to afterwards."""
+    made: list[EmptiedContext] = []
+    try:
+        return templates().get_template(template).render({**values, _MADE: made})
+    finally:
+        for context in made:
+            context.empty()
+
+
 @cache
 def templates() -> Environment:
     """Return the templates of all pages, compiled when they are first used."""
@@ -55,6 +87,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.context_class = EmptiedContext
     plain: tuple[Any, ...] = (
         formats.milliseconds,
         formats.duration,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from eventd.console.pages.commands import find_commands
 from eventd.console.pages.table import ACTIONS, AREAS, PAGES, PageRoute
 from eventd.console.pages.visit import ShownPage, Visit
-from eventd.console.rendering.environment import templates
+from eventd.console.rendering.environment import render
 from eventd.console.rendering.formats import TIMES
 from eventd.console.rendering.urls import Urls
 from eventd.console.serving.preferences import THEMES, Preferences
@@ -92,32 +92,27 @@ class Layout:
         style: Any = None,
         **more: Any,
     ) -> str:
-        return (
-            templates()
-            .get_template(page.template)
-            .render(
-                frame=frame,
-                title=page.title,
-                live=page.live,
-                visit=visit,
-                urls=self._urls,
-                static=self._static,
-                areas=None if visit is None else self._areas(visit.view),
-                switcher=self._frame.switcher,
-                find=self._frame.find or self._urls.to("events"),
-                entry=self._frame.entry,
-                actions=ACTIONS,
-                find_commands=None if visit is None else partial(find_commands, visit),
-                preferences=preferences,
-                themes=THEMES,
-                times=TIMES,
-                version=self._frame.version,
-                time_style=style if visit is None else visit.style,
-                done_text=ACTIONS[more["done"]].done if more["done"] in ACTIONS else "",
-                **page.data,
-                **more,
-            )
-        )
+        values = {
+            "frame": frame,
+            "title": page.title,
+            "live": page.live,
+            "visit": visit,
+            "urls": self._urls,
+            "static": self._static,
+            "areas": None if visit is None else self._areas(visit.view),
+            "switcher": self._frame.switcher,
+            "find": self._frame.find or self._urls.to("events"),
+            "entry": self._frame.entry,
+            "actions": ACTIONS,
+            "find_commands": None if visit is None else partial(find_commands, visit),
+            "preferences": preferences,
+            "themes": THEMES,
+            "times": TIMES,
+            "version": self._frame.version,
+            "time_style": style if visit is None else visit.style,
+            "done_text": ACTIONS[more["done"]].done if more["done"] in ACTIONS else "",
+        }
+        return render(page.template, dict(**values, **page.data, **more))
 
     def _areas(self, view: NodeView) -> list[tuple[str, list[PageRoute]]]:
         """Return the pages of the navigation that a visitor may open, by the titles above them.
