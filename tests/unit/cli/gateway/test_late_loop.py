@@ -83,6 +83,7 @@ def test_marked_commands_await_only_calls() -> None:
         "all_groups",
         "one_group",
         "pages.read",
+        "_last_answer",
         "_note_undeclared",
         "listed",
         "named",
