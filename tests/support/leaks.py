@@ -27,7 +27,7 @@ from tests.support.child_processes import child_processes, reap_orphans
 _TURNS_TO_END = 20
 _SECONDS_TO_END = 2.0
 _SECONDS_BETWEEN_LOOKS = 0.01
-_TESTS_BETWEEN_FULL_COLLECTIONS = 1000
+_TESTS_BETWEEN_FULL_COLLECTIONS = 2000
 """What was in use when it was frozen is collected only then: that takes as long as a hundred tests without I/O."""
 _TESTS = itertools.count(1)
 _OF_LOOP = "asyncio_"
