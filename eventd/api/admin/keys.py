@@ -16,6 +16,7 @@ from eventd.api.keys.configured_keys import read_scopes
 from eventd.api.keys.scopes import SCOPES
 from eventd.errors import Invalid
 from eventd.log.core.head import announce_topics, lock_head
+from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection
 from eventd.store.rows.keys import KeyRow, create_key, forget_key, read_api_keys, revoke_key
 from eventd.text.duration import BadDuration, parse_duration
@@ -118,7 +119,15 @@ class ListKeys(Params):
 
 async def list_keys(services: Services, params: ListKeys) -> dict[str, Any]:
     now = services.clock.now()
-    return {"keys": [_show(row, now) for row in await services.database.read(read_api_keys)]}
+    rows = await services.database.read(read_api_keys)
+    return {"keys": [_show(row, now) for row in rows], "required": bool(rows) or _has_others(services.settings)}
+
+
+def _has_others(settings: Settings | None) -> bool:
+    """Return whether the settings of a running node name keys or client certificates."""
+    return settings is not None and bool(
+        settings.api_keys.get_secret_value() or settings.api_keys_file or settings.api_clients
+    )
 
 
 class RevokeKey(Params):

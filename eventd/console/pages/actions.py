@@ -35,6 +35,7 @@ class Question:
     """What a page asks before an action.
 
     `count`: how many objects change; None if it is one, or not known. `lines`: the consequences, in sentences.
+    `problem`: why nothing was done with the form; it may have several lines.
     `fields`: the choices of the visitor. `diff`: the changes as a unified diff. `ready`: the visitor was shown the
     changes, so the posted form can be executed; else the question is shown again. `button`: the label of its button,
     if it differs from the action's. `danger`: whether it ends or drops something, if that differs from the action's
@@ -50,6 +51,7 @@ class Question:
     button: str = ""
     danger: bool | None = None
     stated: tuple[str, ...] = ()
+    problem: str = ""
 
 
 class PageAction(NamedTuple):

@@ -37,7 +37,7 @@ async def ask_twice(
     try:
         found = await plan()
     except EventdError as error:
-        return Question(title, (f"Nothing was changed: {error}",), fields=fields, ready=False, button="Next")
+        return Question(title, (), fields=fields, ready=False, button="Next", problem=f"Nothing was changed: {error}")
     digest = hashlib.sha256(choice.encode()).hexdigest()
     number, _, shown = seen.partition("-")
     ready = shown == digest and number.isascii() and number.isdigit() and len(number) < 16

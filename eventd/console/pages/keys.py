@@ -19,6 +19,15 @@ _ACCESS: Final[dict[str, list[str]]] = {
 _SUMMARIES: Final = " ".join(
     [*(f"{role.name}: {role.summary}" for role in ROLES), f"{_ONLY_WRITE}: Emits and writes, and sees nothing."]
 )
+_ADMIN: Final = "admin"
+_FIRST: Final = (
+    "It is the first key of this node. From then on, requests without a key are refused: those of this console, of"
+    " routerctl over the network, and of programs that emit and write. Keep the key, and sign in with it."
+)
+_LOCKS_OUT: Final = (
+    "Nothing was created: the first key must be able to make other keys, or you are locked out with it.\n"
+    "Let it be admin, and leave the names that it is limited to empty; then create the others."
+)
 _KEEP: Final = "keep it in the list"
 _FORGET: Final = "remove it from the list"
 
@@ -66,7 +75,12 @@ async def ask_create(visit: Visit, params: dict[str, Any]) -> Question:
         FormField("expires", "Expires", "A time, or a duration from now such as 720h; empty: never."),
     )
     lines = ("The next page shows the key, once: the node does not store it, and cannot show it again.",)
-    return Question("Create a key?", lines, fields=fields)
+    if (await visit.view.call("keys.list")).get("required", True):  # an older node does not say
+        return Question("Create a key?", lines, fields=fields)
+    params.setdefault("access", _ADMIN)
+    locks_out = params["access"] != _ADMIN or "prefixes" in params
+    problem = _LOCKS_OUT if locks_out else ""
+    return Question("Create the first key?", (_FIRST, *lines), fields=fields, ready=not locks_out, problem=problem)
 
 
 def _created(form: dict[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ async def ask_remove(visit: Visit, params: dict[str, Any]) -> Question:
         try:
             limit = min(topic["next_seq"], read_number("before_seq", below) if below else topic["next_seq"])
         except Invalid as error:
-            return _ask_choice(title, f"Nothing was deleted: {error}")
+            return _ask_choice(title, problem=f"Nothing was deleted: {error}")
         count, exact = await _count(visit, topic, match, limit)
         params["most"] = "" if exact else "yes"
     if not count:
@@ -77,9 +77,9 @@ async def ask_remove(visit: Visit, params: dict[str, Any]) -> Question:
     return Question(title, lines, count=count, fields=_FIELDS, ready=ready)
 
 
-def _ask_choice(title: str, line: str) -> Question:
+def _ask_choice(title: str, *lines: str, problem: str = "") -> Question:
     """Return the question which records are deleted."""
-    return Question(title, (line,), fields=_FIELDS, ready=False, button="Next")
+    return Question(title, lines, fields=_FIELDS, ready=False, button="Next", problem=problem)
 
 
 def _digest(*choice: str) -> str:

@@ -116,7 +116,7 @@ async def ask_apply(visit: Visit, params: dict[str, Any]) -> Question:
     try:
         changes = await _planned_changes(visit, params)
     except EventdError as error:
-        return Question("Apply resources", (_refused(error),), fields=_FIELDS, ready=False, button=_SHOW)
+        return Question("Apply resources", (), fields=_FIELDS, ready=False, button=_SHOW, problem=_refused(error))
     ready = _note_shown(params, changes, seen)
     return Question("Apply these changes?", _changed(changes), fields=_FIELDS, ready=ready, diff=_diff(changes))
 
@@ -134,8 +134,9 @@ async def _ask_change(visit: Visit, params: dict[str, Any]) -> Question:
     except NotFound as error:
         if not text:
             raise
-        lines: tuple[str, ...] = (_refused(error), "It was deleted meanwhile; Apply resources can create it again.")
-        return Question(f"Change {name}", lines, fields=_TEXT, ready=False, button=_SHOW)
+        lines: tuple[str, ...] = ("It was deleted meanwhile; Apply resources can create it again.",)
+        problem = _refused(error)
+        return Question(f"Change {name}", lines, fields=_TEXT, ready=False, button=_SHOW, problem=problem)
     title, stored = f"Change {row['kind']} {name}", _version(row)
     params["made_from"] = stored
     if not text or not made_from:
@@ -153,7 +154,7 @@ async def _ask_change(visit: Visit, params: dict[str, Any]) -> Question:
         changes = await _planned_changes(visit, params)
         _require_only(row, changes)
     except EventdError as error:
-        return Question(title, (*lines, _refused(error)), fields=_TEXT, ready=False, button=_SHOW)
+        return Question(title, lines, fields=_TEXT, ready=False, button=_SHOW, problem=_refused(error))
     if all(one["action"] == "unchanged" for one in changes):
         lines = (*lines, "The text is what is stored: there is nothing to apply.")
         return Question(title, lines, fields=_TEXT, ready=False, button=_SHOW)
@@ -221,7 +222,7 @@ async def ask_delete(visit: Visit, params: dict[str, Any]) -> Question:
     try:
         planned = await visit.view.call("resources.delete", kind=kind, name=name, dry_run=True)
     except Conflict as error:
-        return Question(f"Delete {name}?", (f"It cannot be deleted now: {error}",), ready=False)
+        return Question(f"Delete {name}?", (), ready=False, problem=f"It cannot be deleted now: {error}")
     events = sum(one.get("events", 0) for one in planned["changes"])
     return Question(f"Delete {name}?", _changed(planned["changes"]), count=events or None)
 

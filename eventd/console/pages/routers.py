@@ -141,7 +141,7 @@ async def _checked(
             before = {_line(one) for one in (await visit.view.call("topology.show"))["problems"]}
             found = await visit.view.call("topology.show", add=[word])
         except EventdError as error:
-            return Question(title, (f"It cannot be checked: {error}",), fields=fields, ready=False)
+            return Question(title, (), fields=fields, ready=False, problem=f"It cannot be checked: {error}")
         new = [one for one in found["problems"] if _line(one) not in before]
         refused = any(one["problem"] in _REFUSED for one in new)
         prediction = hashlib.sha256(json.dumps([word, *map(_line, new)]).encode()).hexdigest()

@@ -150,7 +150,7 @@ class ActionPages:
             "error": error,
             "sure": (question.count or 0) > SURE_FROM,
         }
-        status = API_FORM.status(error) if error else 422 if problem else 200
+        status = API_FORM.status(error) if error else 422 if problem or question.problem else 200
         page = ShownPage(question.title, "question.html", data, live=False, status=status)
         return html(self._layout.alone(page, visit, preferences, 0), status)
 

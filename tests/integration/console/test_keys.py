@@ -102,3 +102,19 @@ async def test_a_key_that_reads_sees_no_keys(site: Site, browser: MakeBrowser) -
     await one.sign_in(READ)
     assert (await one.get("/console/keys")).status == 403
     assert 'href="/console/keys"' not in (await one.get("/console/")).text
+
+
+async def test_the_first_key_of_an_open_node_must_be_able_to_make_keys(open_site: Site, browser: MakeBrowser) -> None:
+    one = browser(open_site)
+    asked = await one.get("/console/do/keys.create")
+    assert asked.heading == "Create the first key?"
+    assert ("requests without a key are refused" in asked.text, "<option selected>admin<" in asked.text) == (True, True)
+    for narrow in ({"access": "look"}, {"access": "admin", "prefixes": "edge"}):
+        refused = await one.post("/console/do/keys.create", name="first", asked="yes", **narrow)
+        assert (refused.status, "you are locked out with it" in refused.text) == (422, True), narrow
+    assert await open_site.ask("keys.list") == {"keys": [], "required": False}
+    made = await one.post("/console/do/keys.create", name="first", access="admin", asked="yes")
+    (key,) = re.findall(r"evk_[\w-]+", made.text)
+    assert (await one.sign_in(key)).heading == "Overview"
+    asked = await one.get("/console/do/keys.create")
+    assert (asked.heading, "the first key" in asked.text) == ("Create a key?", False)

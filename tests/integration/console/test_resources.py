@@ -34,7 +34,13 @@ async def test_resources_are_applied_only_after_their_diff_was_shown(site: Site,
     await one.sign_in(ADMIN)
     form: dict[str, Any] = {"asked": "yes", "back": "/console/resources"}
     wrong = await one.post("/console/do/resources.apply", text="kind: <b>", **form)
-    assert "Nothing was applied" in wrong.text
+    (box,) = re.findall('<p class="note bad" role="alert">(.*?)</p>', wrong.text)
+    assert (wrong.status, box.startswith("Nothing was applied"), "<br>" in box, r"\n" in box) == (
+        422,
+        True,
+        True,
+        False,
+    )
     text = "# first\r\n" + declare(peer("b", 1)).replace("\n", "\r\n")
     asked = await one.post("/console/do/resources.apply", text=text, **form)
     assert asked.heading == "Apply these changes?"

@@ -216,7 +216,7 @@ async def test_records_are_deleted_by_their_tag(site: Site, browser: MakeBrowser
     none = await one.post(url, match="eu:a", **form)
     assert "No record matches" in none.text
     wrong = await one.post(url, before_seq="soon", **form)
-    assert "Nothing was deleted: `before_seq` must be a whole number" in unescape(wrong.text)
+    assert "Nothing was deleted: <code>before_seq</code> must be a whole number" in unescape(wrong.text)
 
 
 async def test_the_number_of_many_records_is_typed_before_they_are_deleted(site: Site, browser: MakeBrowser) -> None:
