@@ -51,7 +51,8 @@ class LinkReport(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     """One link of the reporting node: to `peer` (`out`), or from it (`in`), which has neither state nor lag.
 
     `events_per_second` is the mean of about a minute, None if it is not known; `last_seconds` how long ago the link
-    last made progress (`out`), or its last batch arrived (`in`), None if never.
+    last made progress (`out`), or its last batch arrived (`in`), None if never; `state_seconds` how long the link has
+    been in its state (`out`), None if an older program reports.
     """
 
     peer: _Name
@@ -61,6 +62,7 @@ class LinkReport(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     lag_seconds: _Seconds = 0.0
     events_per_second: _Rate | None = None
     last_seconds: _Seconds | None = None
+    state_seconds: _Seconds | None = None
 
 
 class NodeReport(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -60,6 +60,11 @@ class LinkEnd(NamedTuple):
         return None if self.link.last_seconds is None else self.link.last_seconds + self.age
 
     @property
+    def state_seconds(self) -> float | None:
+        """Return how long the link has been in its state; None if an older program reports."""
+        return None if self.link.state_seconds is None else self.link.state_seconds + self.age
+
+    @property
     def is_fresh(self) -> bool:
         return self.age <= FRESH_SECONDS
 
@@ -163,8 +168,8 @@ def _compare(link: MapLink, told: Mapping[str, _Told]) -> Iterator[str]:
     if sender is not None and sender.link.state == "running" and _has_to_send(sender.link):
         if receiver is None and _is_complete(link.target, told) and (sender.link.events_per_second or 0) > 0:
             yield f"running at {link.source}, and unknown at {link.target}"
-        silent = None if receiver is None else receiver.silent_seconds
-        if silent is not None and silent > SILENT_SECONDS and not (receiver and receiver.link.events_per_second):
+        silent = None if receiver is None else _contradicting_silence(sender, receiver)
+        if silent is not None:
             yield f"running at {link.source}, and nothing received at {link.target} for {_span(silent)}"
     if receiver is None or sender is not None or not _is_complete(link.source, told):
         return
@@ -175,8 +180,29 @@ def _compare(link: MapLink, told: Mapping[str, _Told]) -> Iterator[str]:
         yield f"{link.source} has no link to {link.target} any more, though {link.target} has one to {link.source}"
 
 
+def _contradicting_silence(sender: LinkEnd, receiver: LinkEnd) -> float | None:
+    """Return for how long a receiver has received nothing, if that contradicts its running sender, otherwise None.
+
+    The receiver's report may be older than what the sender has just sent: after a pause or an outage it still shows
+    the silence. So the link must have run for a while before that report, or the sender must have delivered before it.
+    """
+    silent = receiver.silent_seconds
+    if silent is None or silent <= SILENT_SECONDS or receiver.link.events_per_second:
+        return None
+    runs, delivered = sender.state_seconds, sender.silent_seconds
+    if runs is not None and runs - receiver.age <= SILENT_SECONDS:
+        return None
+    if not _waits_long(sender.link) and delivered is not None and delivered < receiver.age:
+        return None
+    return silent
+
+
 def _has_to_send(link: LinkReport) -> bool:
-    return bool(link.events_per_second) or (link.lag_events > 0 and link.lag_seconds > SILENT_SECONDS)
+    return bool(link.events_per_second) or _waits_long(link)
+
+
+def _waits_long(link: LinkReport) -> bool:
+    return link.lag_events > 0 and link.lag_seconds > SILENT_SECONDS
 
 
 def _is_fresh(node: str, told: Mapping[str, _Told]) -> bool:

@@ -68,6 +68,7 @@ def _out(link: LinkStatus, now: int, rates: LinkRates) -> LinkReport:
         lag_seconds=_seconds(link.backlog.lag(now)),
         events_per_second=_rounded(rates.sent.get(node)),
         last_seconds=None if succeeded is None else _age(succeeded, now),
+        state_seconds=_age(link.cursor.since, now) if link.cursor else 0.0,
     )
 
 

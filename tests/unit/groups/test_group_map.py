@@ -64,6 +64,17 @@ def test_a_running_link_with_nothing_received_is_a_finding() -> None:
         assert findings(node("a", sender), peer(node("b", inn("a", last_seconds=5.0)))) == []
 
 
+def test_silence_before_the_link_ran_again_or_sent_again_is_no_finding() -> None:
+    before = peer(node("b", inn("a", last_seconds=130.0)), age=8.0)
+    returned = {"events_per_second": 0.5, "last_seconds": 1.0}
+    waiting = {"lag_events": 9, "lag_seconds": 125.0}
+    for figures in (returned, waiting, returned | waiting):
+        assert findings(node("a", out("b", state_seconds=5.0, **figures)), before) == []
+    assert findings(node("a", out("b", state_seconds=900.0, **returned)), before) == [], "a burst after a long rest"
+    assert findings(node("a", out("b", state_seconds=900.0, **waiting)), before)
+    assert findings(node("a", out("b", state_seconds=900.0, **returned | {"last_seconds": 9.0})), before)
+
+
 def test_a_link_with_nothing_to_send_and_one_that_is_known_to_be_held_up_are_no_finding() -> None:
     silent = peer(node("b", inn("a", last_seconds=660.0)))
     assert findings(node("a", out("b", events_per_second=0.0)), silent) == []
