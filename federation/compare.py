@@ -349,7 +349,7 @@ def minus(one: int, other: int) -> int:
 
 
 def fold(totals: Mapping[int, int], fine: Grain, coarse: Grain) -> dict[int, int]:
-    """Return the same totals in coarser buckets."""
+    """Return these totals added up into the coarser buckets of `coarse`."""
     slots, parts = coarse.minutes // fine.minutes, fine.parts // coarse.parts
     found: dict[int, int] = {}
     for key, total in totals.items():

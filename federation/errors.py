@@ -110,7 +110,7 @@ class Forbidden(MessageError):
 
 
 class WrongGroup(Forbidden):
-    """A request for another group."""
+    """The request is for a group other than the receiver's."""
 
     code = "wrong_group"
 

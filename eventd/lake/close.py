@@ -1,4 +1,4 @@
-"""Closes the ledgers of a node that an operator took out of service for good: no more rows are expected in them."""
+"""Closes the ledgers of a node that an operator took out of service permanently: no more rows are expected in them."""
 
 from __future__ import annotations
 

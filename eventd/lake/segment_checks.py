@@ -30,7 +30,7 @@ batch is reported by the audit."""
 _ANY: Final = frozenset({"fingerprint", "incarnation"})
 """Columns of whole numbers that are compared only, and may have any value."""
 _NAMES: Final = frozenset({"id", "subject", "type", "dedupe_key"})
-"""Columns of texts that are no longer than an event's may be."""
+"""Columns of texts, for which the limits of the texts in an event apply."""
 _LONGEST: Final = 4 * MAX_TEXT
 """Maximum bytes of a text in these columns, in UTF-8."""
 _LEAST: Final = -1

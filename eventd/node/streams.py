@@ -1,4 +1,4 @@
-"""The QUIC listener of a running node: its certificate, and what is declared for it."""
+"""The QUIC listener of a running node: its certificate, and the declared tenants and caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Measures the Routemaster surface: what waits for its subscribers, its topics, and the room that its events take."""
+"""Measures the Routemaster surface: the events that wait for its subscribers, its topics, and the room that its events
+take."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class ServerTrust:
     is_blind: bool = False
 
     def __post_init__(self) -> None:
-        """Raise `Invalid` for values that could not work."""
+        """Raise `Invalid` for a CA without a certificate, or a malformed pin."""
         if self.ca and not PEM.search(self.ca):
             raise Invalid("the CA file contains no certificate", hint="write one or more certificates in PEM")
         pin = self.pin if PIN.fullmatch(self.pin) else self.pin.replace(":", "").lower()

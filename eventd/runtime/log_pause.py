@@ -28,7 +28,8 @@ class LogPause:
         return True
 
     def is_over_for(self, reason: str, kind: str = "") -> bool:
-        """Return the same for a line of this kind and reason: each reason has a pause, which it may share with others.
+        """Return whether a line of this kind and reason may be logged now: each reason has a pause, which it may share
+        with others.
 
         Reasons may be many, as clients choose them: the pauses are `MOST_REASONS`.
         """

@@ -30,7 +30,7 @@ from eventd.store.rows.tokens import TokenRow, read_tokens
 from eventd.text.duration import BadDuration, parse_duration
 
 MOST_LABEL = 30
-"""Maximum characters of the name of a token that is made of it."""
+"""Maximum characters of a token's name, which is also a part of the token."""
 
 
 class ListRmTopics(Params):

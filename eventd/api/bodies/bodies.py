@@ -213,7 +213,7 @@ async def _gather(content: Any, most: int, held: BodyReservation, setting: bool)
 
 
 def needs_room_error() -> Throttled:
-    """Return the error for a body that had to give way."""
+    """Return the error for a body that was dropped because the memory for bodies was used up."""
     return Throttled("the memory for this body is needed by another key: retry later")
 
 

@@ -1,4 +1,4 @@
-"""The operations of doctor: examine, and fix what is safe."""
+"""The operations of doctor: examine a node, and carry out the fixes that are safe."""
 
 from __future__ import annotations
 

@@ -81,7 +81,10 @@ def runs_of(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def split(sizes: Sequence[int], first: int, last: int, form: EventForm) -> Iterator[tuple[int, int]]:
-    """Yield the index ranges of frames for the payloads from `first` to before `last`; too large a one is alone."""
+    """Yield the index ranges of frames for the payloads from `first` to before `last`.
+
+    A payload that is too large to share a frame is alone.
+    """
     start = first
     while start < last:
         stop = min(start + form.max_events, last)

@@ -61,7 +61,7 @@ class PublishForm(NamedTuple):
 
 
 class PublishJob(NamedTuple):
-    """A batch on its way. `slot` is None if it is not acknowledged."""
+    """A batch that is being published. `slot` is None if the batch is not to be acknowledged."""
 
     form: PublishForm
     request_id: RequestId | None

@@ -42,7 +42,7 @@ class StreamState:
         self.extensions: frozenset[str] = frozenset()
         self.session = ""
         self.held = 0
-        """Its bytes in the budget of the connection."""
+        """The stream's bytes in the budget of the connection."""
         self.unhandled = 0
         """How many of the stream's bytes in the budget belong to frames that were not handled yet."""
         self._grant: ClientGrant | None = None

@@ -35,7 +35,7 @@ class TokenSigner(NamedTuple):
 
 
 class TokenSigners(NamedTuple):
-    """The key in the file of a signing key."""
+    """The signing key that was read from a file, if it is usable, and the problems of the file."""
 
     keys: tuple[TokenSigner, ...]
     problems: tuple[str, ...] = ()

@@ -27,7 +27,8 @@ class DueBatches(Protocol):
     """Interface that counts the batches that are due to subscribers."""
 
     async def count_due(self, within: float) -> int:
-        """Return the number of batches that are full, or whose window or retry ends within so many seconds."""
+        """Return the number of batches that are full, or whose window or wait for a retry ends within this number of
+        seconds."""
         ...
 
 

@@ -95,8 +95,10 @@ class Diff(ResponseModel):
 
 
 class DeleteBody(Body):
-    """Which records to delete: those with a seq below `before_seq`, those whose tag matches `match`; if both are
-    given, those that meet both."""
+    """Which records to delete: those with a seq below `before_seq`, those whose tag matches `match`.
+
+    If both are given, those that meet both.
+    """
 
     before_seq: U64 | None = None
     match: Annotated[Any, Meta(extra_json_schema=_PREDICATE)] = None
@@ -178,7 +180,7 @@ def tombstone_of(found: topic_page.Tombstone | None) -> Tombstone | None:
 
 
 async def delete(call: Call[NoQuery, DeleteBody]) -> DeleteAnswer:
-    """Delete records for good; readers see no tombstone."""
+    """Delete records permanently; readers see no tombstone."""
     body = call.body
     if body.before_seq is None and body.match is None:
         raise Invalid("the body selects no records", hint="send `before_seq`, `match`, or both")

@@ -43,7 +43,7 @@ class Stream(Protocol):
     """The method used here of an open stream of a session."""
 
     def cursors(self) -> Mapping[str, WatchCursor]:
-        """Return by name how far each topic was sent to its client."""
+        """Return, by topic name, the position up to which the topic was sent to the client."""
         ...
 
 

@@ -1,5 +1,5 @@
-"""The latest times at which the ledgers of other nodes show that a node was at work, and what they prove beyond its
-own ledgers.
+"""The latest times at which the ledgers of other nodes show that a node was at work, and everything that they prove
+about the node beyond its own ledgers.
 
 Deliveries that were acknowledged after the end of the peer's ledgers are not in these ledgers. For recent deliveries
 this is normal, because nodes ship at different times. A node whose ledgers end long before its peers last heard from

@@ -90,7 +90,7 @@ def _findings(found: Sequence[Finding], zone: tzinfo) -> Group:
 
 
 def _marks(one: Finding) -> str:
-    """Return what is known of a finding: how many of its events are new, and how many acknowledged."""
+    """Return the marks of a finding: how many of its events are new, and how many are acknowledged."""
     new = f" · {'' if one.new == one.events else f'{one.new:,} '}new" if one.new else ""
     known = "" if one.acknowledged == one.events else f"{one.acknowledged:,} "
     return f"{new} · {known}acknowledged" if one.acknowledged else new

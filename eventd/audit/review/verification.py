@@ -104,7 +104,7 @@ def _compare(folder: ConnectedStorage, read: ReportSignature, report: bytes, *, 
 
 
 def _delta_files(folder: ConnectedStorage) -> set[str]:
-    """Return what is below the folder of Delta tables; links count, because readers of the tables follow them."""
+    """Return the files below the folder of Delta tables; links count, because readers of the tables follow them."""
     paths = {*(file.path for file in folder.list("")), *folder.irregular("")}
     return {path for path in paths if path.startswith(f"{DELTA}/")}
 

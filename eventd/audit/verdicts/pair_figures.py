@@ -32,11 +32,11 @@ HIDDEN = "hidden"
 """The name of a count in addition to those of a report: events that are known only by their delivery, see
 `Verdict`."""
 UNSEEN = "unseen"
-"""The name of another such count: delivered events that only the sender's ledger shows, although the peer's ledger had
-not ended yet."""
+"""The name of a count in addition to those of a report: delivered events that only the sender's ledger shows, although
+the peer's ledger had not ended yet."""
 CLAIMED_LATER = "claimed_later"
-"""The name of another such count: delivered events that only the sender's ledger shows, after the end of the peer's
-ledger."""
+"""The name of a count in addition to those of a report: delivered events that only the sender's ledger shows, after
+the end of the peer's ledger."""
 VERIFIED_LATER = "verified_later"
 """The name of another such count: delivered events that a verified receipt shows, after the end of the peer's
 ledger."""

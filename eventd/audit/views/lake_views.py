@@ -103,7 +103,7 @@ def _fast_listing(spark: SparkSession, location: Location) -> Iterator[None]:
 def _read(
     spark: SparkSession, location: Location, book: Ledger, places: Sequence[SegmentName], nodes: Mapping[str, str]
 ) -> DataFrame:
-    """Return the rows of these segments: the columns of the ledger, and `DAY`."""
+    """Return the rows of these segments, with the columns of the ledger and the column `DAY`."""
     schema = types.StructType([*spark_schema(book), types.StructField(DAY, types.DateType())])
     frames = []
     for tree in (ARCHIVE, LANDING):

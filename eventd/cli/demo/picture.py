@@ -201,7 +201,7 @@ class Narrator:
         self.gap()
 
     def proven(self, words: str) -> None:
-        """Print what the step has shown."""
+        """Print a line with a check mark: the sentence `words`, which the step has proven."""
         line = Table.grid(padding=(0, 1))
         line.add_column(width=3, justify="right")
         line.add_column(max_width=self.console.width - 8)

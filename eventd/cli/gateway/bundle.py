@@ -1,4 +1,4 @@
-"""Reads a support bundle as if it were the node: operations are answered with what was recorded."""
+"""Reads a support bundle as if it were the node: operations return the answers that were recorded in the bundle."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Choices:
         return ", ".join(words)
 
     def help(self) -> str:
-        """Return the line below the table."""
+        """Return the line below the table, which explains the keys."""
         if self.typing:
             return "type a part of a name; Enter keeps the filter, Esc removes it"
         letters = "".join(measure.letter for measure in self.view.measures)

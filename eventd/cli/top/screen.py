@@ -60,7 +60,7 @@ class Screen(AbstractContextManager["Screen"]):
         self._held.close()
 
     def wait_for_keys(self, seconds: float) -> str:
-        """Return the keys that are pressed within so many seconds; empty without any."""
+        """Return the keys that are pressed within this number of seconds; empty if none is pressed."""
         if not select.select([self._keys], [], [], max(0.0, seconds))[0]:
             return ""
         pressed = os.read(self._keys, _MOST_KEYS)

@@ -23,7 +23,7 @@ INTERVAL_SECONDS: Final = 1.0
 SHARE: Final = 0.05
 """Maximum part of the time that is spent on rendering and sending all views together; each gets the same."""
 ENTRY_SHARE: Final = 0.25
-"""The same part while new viewers enter constantly."""
+"""Maximum part of the time, as `SHARE`, while new viewers enter constantly."""
 REMEMBERED: Final = 5
 """The cost of a view is the time of the fastest of this many renderings: slower ones only waited for other work of the
 node."""

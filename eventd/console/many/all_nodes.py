@@ -145,7 +145,7 @@ class AllNodes:
 
     @staticmethod
     def _known(name: str) -> str:
-        """Return the URL of the page of what is known of a node that does not answer."""
+        """Return the URL of the page for a node that does not answer, which shows its last known state."""
         return Urls().to("nodes", name)
 
     async def show_node(self, visit: Visit) -> ShownPage:

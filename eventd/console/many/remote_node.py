@@ -25,7 +25,7 @@ logger = logging.getLogger("eventd.console")
 SILENCE_SECONDS: Final = 3.0
 """Seconds after which a node that has not answered a question counts as silent."""
 KNOWN_SILENT_SECONDS: Final = 0.5
-"""The same time for a page of a node that is known to be silent."""
+"""As `SILENCE_SECONDS`, for a page of a node that is known to be silent."""
 MOST_BYTES: Final = 64 << 20
 """Bytes of the largest answer of a node: a report of an audit has at most half of them."""
 ACTION_SECONDS: Final = 30.0

@@ -1,4 +1,4 @@
-"""What the console of a node is built from."""
+"""The dependencies of the console of a node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventd.settings.model import Settings
 
 @dataclass(frozen=True, slots=True)
 class ConsoleDependencies:
-    """What the console of a node is built from. `version`: of the program; `address` returns that of the API."""
+    """The dependencies of the console of a node. `version`: of the program; `address` returns that of the API."""
 
     services: Services
     v0: V0

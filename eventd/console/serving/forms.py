@@ -19,7 +19,7 @@ _MOST_FIELDS: Final = 1000
 
 
 async def read_form(request: web.Request, most: int = LARGEST) -> dict[str, Any]:
-    """Return the fields of a form of at most so many bytes; a list for a field that is there several times.
+    """Return the fields of a form of at most `most` bytes; a field that occurs several times is a list.
 
     Raises `Invalid` and `TooLarge`; a form that states no length, or too large a one, is refused without reading it.
     """

@@ -53,7 +53,7 @@ DATABASE = "database"
 REWINDS = "rewinds"
 """The reason of a link whose other side rewinds repeatedly."""
 AT_CAP = 64
-"""A number of failures for which the back-off is at its cap. A refused link counts as having so many: it waits for a
+"""A number of failures for which the back-off is at its cap. A refused link counts as having this many: it waits for a
 change, and is only probed meanwhile."""
 RESULTS = (LinkError, Rewind, EventdError)
 """Errors of a delivery that this loop handles."""

@@ -22,7 +22,7 @@ STAMP = "_topics_router"
 WRAPPED = "_topics_original_meta"
 """The member that holds an original meta, beside the stamp, if it is not an object or has too many members."""
 MOST_KEYS = 64
-"""A meta with so many members, besides a stamp, is wrapped (see `WRAPPED`); the stamp is added in any case."""
+"""A meta with this many members, besides a stamp, is wrapped (see `WRAPPED`); the stamp is added in any case."""
 
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -35,7 +35,7 @@ REST_SECONDS = 0.25
 continuous writer is not delayed by their transaction after each of its writes.
 """
 REST_WATCHED_SECONDS = 0.01
-"""The same as `REST_SECONDS`, for a source one of whose destinations has followers."""
+"""Seconds between two moves like `REST_SECONDS`, but for a source one of whose destinations has followers."""
 STEADY_SECONDS = 0.05
 """A source that grows again within this many seconds after a move grows steadily."""
 

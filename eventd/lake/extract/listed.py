@@ -35,7 +35,7 @@ def as_columns(book: Ledger, rows: Iterator[Row]) -> Columns:
 
 
 def receipts(batches: Sequence[BatchRow], places: Scope, selections: Selections) -> Iterator[Row]:
-    """Yield a row of `receipts` for each batch: what was sent to the peer, and the peer's answer."""
+    """Yield a row of `receipts` for each batch: the batch as sent to the peer, and the peer's answer."""
     for batch in batches:
         peer = places.peers[batch.cursor]
         proof, signer = read_proof(batch.receipt), read_signer(batch.receipt)

@@ -23,7 +23,8 @@ from federation.peers import BATCH_TYPE, RUNS_TYPE
 from federation.runs import Run
 
 WORTH_A_RUN = 16
-"""A page is sent as runs if they have at least so many records on average; otherwise lines are cheaper to read."""
+"""A page is sent as runs if the runs have at least this many records on average; otherwise lines are cheaper to
+read."""
 
 
 class RecordSelection(Protocol):

@@ -27,6 +27,6 @@ def note_forgotten(conn: Connection, table: str, upto: int) -> None:
 
 
 def read_forgotten(conn: Connection, table: str) -> int:
-    """Return the id up to which rows of a table may be missing; 0: none is."""
+    """Return the id up to which rows of a table may have been deleted; 0: no row has been."""
     rows = fetch(conn, "SELECT upto FROM forgotten WHERE book = ?", (table,))
     return int(rows[0][0]) if rows else 0

@@ -33,7 +33,7 @@ from federation.history.tiles import TILE_WIDTH, TileAddress, TileBuilder, read_
 MOST_LEAVES: Final = 4096
 """From how many leaves on a checkpoint takes no further block: a writer waits for it for a few milliseconds."""
 CHECKED: Final = 32
-"""One leaf in so many is hashed again from the stored text before a checkpoint is signed."""
+"""One of this many leaves is hashed again from the stored text before a checkpoint is signed."""
 
 
 class Hashed(NamedTuple):

@@ -24,7 +24,7 @@ from eventd.store.rows.leases import forget_upto
 
 STEP_RECORDS = 10_000
 STEP_BYTES = 16 << 20
-"""What one step removes approximately: it ends with the block in which it reaches either."""
+"""Approximate limits of one step, in records and bytes: it ends with the block in which it reaches one of the two."""
 _OUTLINES = 256
 """Blocks that are read together, without their `text`."""
 

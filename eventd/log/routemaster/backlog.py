@@ -68,7 +68,7 @@ def read_states(conn: Connection, *, most_blocks: int | None = None) -> list[Sub
 
 
 def _begin_of_newest(conn: Connection, topic_id: int, blocks: int) -> int:
-    """Return the position before the newest so many blocks of a topic; 0 if it has no more."""
+    """Return the position before the newest `blocks` blocks of a topic; 0 if the topic has no earlier block."""
     sql = "SELECT position FROM blocks WHERE topic_id = ? ORDER BY position DESC LIMIT 1 OFFSET ?"
     rows = fetch(conn, sql, (topic_id, blocks - 1))
     return int(rows[0][0]) - 1 if rows else 0

@@ -32,7 +32,11 @@ class EventTime(NamedTuple):
 
 
 def give_time(base: int, recent: str, url: str, now: int) -> EventTime:
-    """Return the time for the next event of a URL, after what is remembered of its topic. `now` in milliseconds."""
+    """Return the time for the next event of a URL, later than its earlier ones, as far as `base` and `recent` of its
+    topic show.
+
+    `now` in milliseconds.
+    """
     base = max(base, now)
     times = {mark: t for mark, t in _times.decode(recent or "{}").items() if t >= base}
     mark = hashlib.blake2b(url.encode(), digest_size=_MARK).hexdigest()

@@ -167,7 +167,7 @@ class _Destination:
 
     @property
     def takes_all(self) -> bool:
-        """Return whether it never refuses a write because of its caps."""
+        """Return whether the destination never refuses a write because of its caps."""
         return self.config.discard != "reject"
 
     def room(self, sizes: Sequence[int]) -> int:

@@ -76,7 +76,8 @@ def stored_records(block: Block) -> Iterator[StoredRecord]:
 
 
 class SourceStart(NamedTuple):
-    """Where a page begins: after this position, which is that of `seq` or of a later record of another topic."""
+    """Where a page begins: after `position`, which is the position of the record `seq` or of a later record of another
+    topic."""
 
     position: int
     seq: int

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POLL = 0.05
 """Seconds between two reads of the file's counter; a read takes microseconds."""
 POLL_SHARED = 0.005
-"""The same interval for a node that runs as several processes, each of which waits for the appends of the others."""
+"""As `POLL`, for a node that runs as several processes, each of which waits for the appends of the others."""
 RELISTEN = 1.0
 """Seconds after which a wait on Postgres ends without a signal; the next wait reopens a lost connection."""
 
@@ -34,7 +34,7 @@ class ChangeSource(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release its resources."""
+        """Release the resources of this source of signals."""
         ...
 
 

@@ -147,7 +147,7 @@ class DatabaseClaim:
             raise
 
     async def take_in_thread(self) -> None:
-        """As `take`, in a thread."""
+        """Take the claim as `take` does, in a thread."""
         await _to_the_end(self.take)
 
     def _try_locks(self) -> bool:

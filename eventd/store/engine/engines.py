@@ -156,7 +156,8 @@ def _adopt(driver: sqlite3.Connection) -> sa.Connection:
 def open_engine(
     url: SqliteUrl | sa.URL, *, readers: int, patience: float, claim: str = "", process: ProcessFacts | None = None
 ) -> Engine:
-    """Create an engine for the writer (`readers` = 0) or so many `readers`, which wait `patience` seconds for a lock.
+    """Create an engine for the writer (`readers` = 0) or for `readers` readers, which wait `patience` seconds for a
+    lock.
 
     Postgres: with a `claim`, connections are refused unless that claim on the database is held. Raises `MissingExtra`
     when the Postgres driver is absent.

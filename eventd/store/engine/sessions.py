@@ -21,8 +21,8 @@ KEEPALIVES: Mapping[str, Any] = {
 SERVER_OPTIONS = (
     "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000"
 )
-"""The same parameters for the server's side of a connection: a session whose machine has vanished must not hold a
-claim, or the lock of a transaction, for the two hours after which the system's defaults would end it.
+"""The parameters with which the server watches its side of a connection: a session whose machine has vanished must not
+hold a claim, or the lock of a transaction, for the two hours after which the system's defaults would end it.
 
 The keepalives end an idle session; the timeout ends one whose answer is not read.
 """

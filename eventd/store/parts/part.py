@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from eventd.store.parts.claims import ResourceKey, end_of_rest
 
 SUBSCRIPTION, PLUGIN, SOURCE = "EventSubscription/", "Plugin/", "DynamicConfigSource/"
-"""The prefixes of owners: the kind of what is declared, followed by its name."""
+"""The prefixes of owners: an owner is the kind of a declared resource, followed by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Dead letters, the events that a peer has refused for good: list, retry and drop them."""
+"""Dead letters, the events that a peer has refused permanently: list, retry and drop them."""
 
 from __future__ import annotations
 
