@@ -9,6 +9,7 @@ from functools import partial
 from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
+from eventd.log.cursors.dead_letters import recount_dead_letters
 from eventd.log.topics.limits import clear_ephemeral
 from eventd.node.attempt import attempt
 from eventd.node.gauges import Gauges
@@ -37,15 +38,19 @@ class Housekeeping:
         self.refusals = RefusalCounter(log.clock)
 
     async def begin(self) -> None:
-        """Do the work that must precede serving: remove all ephemeral records, and end all leases and delays of jobs.
+        """Do the work that must precede serving: count the dead letters of all cursors, remove all ephemeral records,
+        and end all leases and delays of jobs.
 
-        Queues with durable leases keep theirs. A node for one group does neither, because other nodes may use the same
-        database. Nor does any process of a node except its first, or a process that replaces one that ended. In every
-        process, commits no longer checkpoint SQLite's write-ahead log: checkpoints become a chore of the first
-        process.
+        Queues with durable leases keep theirs. A node for one group only counts, because other nodes may use the same
+        database. A process other than the node's first, or one that replaces a process that ended, does nothing of
+        this. In every process, commits no longer checkpoint SQLite's write-ahead log: checkpoints become a chore of the
+        first process.
         """
         await self._log.database.take_over_checkpoints()
-        if self._settings.group is not None or self._share.resumed or not self._share.is_first:
+        if self._share.resumed or not self._share.is_first:
+            return
+        await self._log.database.write(_recount)
+        if self._settings.group is not None:
             return
         await self._log.database.write(_release_leases, self._log.clock.steady())
         after: int | None = 0
@@ -75,6 +80,11 @@ class Housekeeping:
         while True:
             await self._log.clock.sleep(CHECKPOINT_SECONDS)
             await attempt("checkpoint", self._log.database.checkpoint())
+
+
+def _recount(conn: Connection) -> None:
+    lock_head(conn)
+    recount_dead_letters(conn)
 
 
 def _release_leases(conn: Connection, steady: int) -> None:

@@ -1,7 +1,8 @@
 """Rows of dead letters, and how many each cursor has: the only writer of both tables.
 
 The numbers are stored, because counting a million rows takes a page of the console longer than all else. The head must
-be locked before any of these changes; so two transactions never wait for each other's numbers.
+be locked before any of these changes; so two transactions never wait for each other's numbers. A node of an older
+version changes only the rows: on Postgres it may run beside a newer one, so each start of a node counts the rows again.
 """
 
 from __future__ import annotations
@@ -85,11 +86,19 @@ def delete_dead_letters_of(conn: Connection, cursor: str) -> None:
 def count_dead_letters(conn: Connection, topic_id: int, cursor: str = "") -> dict[str, int]:
     """Return the number of dead letters of a topic by cursor, without cursors that have none; or only of one cursor."""
     one, params = (" AND cursor = ?", (topic_id, cursor)) if cursor else ("", (topic_id,))
-    return dict(fetch(conn, f"SELECT cursor, letters FROM dead_letter_counts WHERE topic_id = ?{one}", params))
+    sql = f"SELECT cursor, letters FROM dead_letter_counts WHERE topic_id = ?{one} AND letters > 0"
+    return dict(fetch(conn, sql, params))
+
+
+def recount_dead_letters(conn: Connection) -> None:
+    """Store the numbers of the rows that there are, in place of all stored ones. The head must be locked."""
+    execute(conn, "DELETE FROM dead_letter_counts")
+    rows = "SELECT topic_id, cursor, count(*) FROM dead_letters GROUP BY topic_id, cursor"
+    execute(conn, f"INSERT INTO dead_letter_counts (topic_id, cursor, letters) {rows}")
 
 
 def _subtract(conn: Connection, deleted: Mapping[_Owner, int]) -> None:
     less = "UPDATE dead_letter_counts SET letters = letters - ? WHERE topic_id = ? AND cursor = ?"
     execute_many(conn, less, [(number, *owner) for owner, number in deleted.items()])
-    none = "DELETE FROM dead_letter_counts WHERE topic_id = ? AND cursor = ? AND letters = 0"
+    none = "DELETE FROM dead_letter_counts WHERE topic_id = ? AND cursor = ? AND letters <= 0"
     execute_many(conn, none, [*deleted])

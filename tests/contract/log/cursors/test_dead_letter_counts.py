@@ -15,11 +15,15 @@ from eventd.log.cursors.dead_letters import (
     delete_dead_letters,
     delete_dead_letters_after,
     insert_dead_letters,
+    recount_dead_letters,
 )
 from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.log.topics.deleted_topics import clear_deleted, delete_topic, read_cleared
+from eventd.node.housekeeping import Housekeeping
+from eventd.observe.metrics import Metrics
+from eventd.settings.model import load
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import fetch
+from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW
 
 CURSORS = ("peer:g/a", "peer:g/b", "subscription:g/s")
@@ -94,3 +98,38 @@ async def test_the_numbers_of_a_deleted_topic_end_with_it(log: EventLog, topics:
     wanted = {(topics[1], name): 5 for name in CURSORS[:2]}
     assert await log.database.read(stored, topics) == await log.database.read(expected) == wanted
     assert await log.database.read(find_topic_by_id, topics[1])
+
+
+def _insert_uncounted(conn: Connection, letters: list[DeadLetter]) -> None:
+    """Insert rows as a node of a version before the numbers does."""
+    for one in letters:
+        sql = (
+            "INSERT INTO dead_letters (cursor, position, topic_id, event_id, reason, detail, attempts, parked_at)"
+            " VALUES (?, ?, ?, ?, 'refused', '', 1, 1)"
+        )
+        execute(conn, sql, (one.cursor, one.position, one.topic_id, one.event_id))
+
+
+async def test_a_recount_corrects_the_numbers_that_an_older_node_left_wrong(log: EventLog, topics: list[int]) -> None:
+    await log.database.write(insert_dead_letters, [letter(CURSORS[1], 1, topics[0]), letter(CURSORS[2], 1, topics[1])])
+    await log.database.write(_insert_uncounted, [letter(CURSORS[0], at, topics[0]) for at in range(5)])
+    await log.database.write(execute, "DELETE FROM dead_letters WHERE cursor = ?", (CURSORS[2],))
+    await log.database.write(recount_dead_letters)
+    assert await log.database.read(stored, topics) == await log.database.read(expected)
+    assert await log.database.read(fetch, "SELECT count(*) FROM dead_letter_counts") == [(2,)]
+
+
+async def test_a_number_is_never_negative(log: EventLog, topics: list[int]) -> None:
+    await log.database.write(insert_dead_letters, [letter(CURSORS[0], 9, topics[0])])
+    await log.database.write(_insert_uncounted, [letter(CURSORS[0], at, topics[0]) for at in range(5)])
+    await log.database.write(delete_dead_letters_after, topics[0], CURSORS[0], 0)
+    assert await log.database.read(fetch, "SELECT letters FROM dead_letter_counts") == []
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+async def test_each_start_of_a_node_counts_again(
+    log: EventLog, topics: list[int], migrated_url: str, group: str | None
+) -> None:
+    await log.database.write(_insert_uncounted, [letter(CURSORS[0], at, topics[0]) for at in range(5)])
+    await Housekeeping(log, load({"database_url": migrated_url, "group": group}, {}), Metrics()).begin()
+    assert await log.database.read(count_dead_letters, topics[0]) == {CURSORS[0]: 5}
