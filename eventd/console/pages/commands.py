@@ -62,7 +62,8 @@ _PAGES: Final = (
         *_EVENTS,
         _OF_GROUP,
     ),
-    *(_CommandPage(f"subscription {verb} {{name}}", *_SUBSCRIPTION) for verb in ("runs", "retry", "resume")),
+    _CommandPage("subscription runs {name}", *_SUBSCRIPTION, (("status", "failed"),)),  # named where runs fail
+    *(_CommandPage(f"subscription {verb} {{name}}", *_SUBSCRIPTION) for verb in ("retry", "resume")),
     *(
         _CommandPage(f"callback {verb} {{name}}", *_CALLBACK, for_all=True)
         for verb in ("test", "resume", "pause", "describe")

@@ -38,7 +38,8 @@ async def test_a_subscription_shows_its_runs_with_their_errors(
     assert f'href="{URL}"' in (await one.get("/console/subscriptions")).text
     shown = await one.get(URL)
     assert (shown.status, shown.heading) == (200, "claims")
-    assert "<dt>Dead letters</dt><dd>1</dd>" in shown.text
+    letters = "/console/dead-letters?kind=subscription&amp;owner=claims&amp;group=edge"
+    assert f'<dt>Dead letters</dt><dd><a class="hot" href="{letters}">1</a></dd>' in shown.text
     assert 'href="/console/events/edge/e1"' in shown.text
     assert "<pre>&lt;b&gt;no route&lt;/b&gt;" in shown.text
     assert "<b>no route" not in shown.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,9 @@ SHOWN = {
     RunStatus.LOST: "failed",
 }
 """The status of a run's events, by the status of the run."""
+
+MOST_COVERED: Final = 1000
+"""Maximum number of runs among which a page looks for the first one of the requested status."""
 
 
 class ListRuns(Params):
@@ -51,22 +54,27 @@ async def list_runs(services: Services, params: ListRuns) -> dict[str, Any]:
 
 
 def _read(conn: Connection, params: ListRuns) -> dict[str, Any]:
-    runs = read_runs(
-        conn,
-        subscription=params.subscription.removeprefix(QUALIFIED),
-        group=params.group,
-        event_id=params.event_id,
-        before=params.before,
-        limit=params.limit + 1,
-    )
-    shown, following = cut_page(runs, params.limit, lambda run: run.id)
     lines: dict[tuple[str, int], dict[str, Any]] = {}
-    for run in shown:
-        for event_id in [*run.event_ids, *run.coalesced] or [""]:
-            if params.event_id in ("", event_id):
-                lines.setdefault((event_id, 0 if event_id and not params.event_id else run.id), _line(run, event_id))
-    rows = [line for line in lines.values() if params.status in ("", line["status"])]
-    return {"runs": rows, "next": following}
+    before, covered = params.before, 0
+    while True:
+        runs = read_runs(
+            conn,
+            subscription=params.subscription.removeprefix(QUALIFIED),
+            group=params.group,
+            event_id=params.event_id,
+            before=before,
+            limit=params.limit + 1,
+        )
+        shown, before = cut_page(runs, params.limit, lambda run: run.id)
+        covered += len(shown)
+        for run in shown:
+            for event_id in [*run.event_ids, *run.coalesced] or [""]:
+                if params.event_id in ("", event_id):
+                    place = event_id, 0 if event_id and not params.event_id else run.id
+                    lines.setdefault(place, _line(run, event_id))
+        rows = [line for line in lines.values() if params.status in ("", line["status"])]
+        if rows or not params.status or before is None or covered >= MOST_COVERED:
+            return {"runs": rows, "next": before}
 
 
 def _line(run: Run, event_id: str) -> dict[str, Any]:

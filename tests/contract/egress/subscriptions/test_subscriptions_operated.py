@@ -311,6 +311,7 @@ async def test_runs_are_listed_the_newest_first_in_pages(engine: Engine) -> None
     third = await shown(engine, limit=2, before=second["next"])
     assert [row["eventId"] for row in third["runs"]] == ["e0"]
     assert third["next"] is None
+    assert await shown(engine, limit=2, status="failed") == {"runs": [], "next": None}, "all pages were looked through"
     row = third["runs"][0]
     assert row == {
         "id": row["id"],

@@ -33,6 +33,7 @@ def visit(*, may: bool = True, sees_all: bool = True) -> Visit:
             "routerctl federation dead-letters list --group edge --peer b",
             "/console/dead-letters?kind=peer&owner=b&group=edge",
         ),
+        ("see why: routerctl subscription runs claims", None, "/console/subscriptions/edge/claims?status=failed"),
         ("or at once: routerctl subscription retry claims", None, "/console/subscriptions/edge/claims"),
         (
             "routerctl callback dead-letters list hook shows why; then retry",
