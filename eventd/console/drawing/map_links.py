@@ -68,15 +68,30 @@ def _past_age(end: Mapping[str, Any] | None, owner: str, silent: Set[str]) -> fl
 
 def table_rows(links: Iterable[Mapping[str, Any]], silent: Set[str]) -> list[dict[str, Any]]:
     """Return links for a table, with the ages of what is news of the past: `past` of the state, `receivedPast` of what
-    the receiver reports; None for the others."""
-    return [
-        {
-            **link,
-            "past": past_age(link, silent),
-            "receivedPast": _past_age(link["receiver"], link["to"], silent),
-        }
-        for link in links
-    ]
+    the receiver reports; None for the others.
+
+    `carries`: whether the link carries events now; `sentRate` and `receivedRate` are None unless it does.
+    """
+    return [_table_row(link, silent) for link in links]
+
+
+def _table_row(link: Mapping[str, Any], silent: Set[str]) -> dict[str, Any]:
+    past, received_past = past_age(link, silent), _past_age(link["receiver"], link["to"], silent)
+    sender, receiver, carries = link["sender"], link["receiver"], _carries(link, silent)
+    return {
+        **link,
+        "past": past,
+        "receivedPast": received_past,
+        "carries": carries,
+        "sentRate": sender["eventsPerSecond"] if sender and carries and past is None else None,
+        "receivedRate": receiver["eventsPerSecond"] if receiver and carries and received_past is None else None,
+    }
+
+
+def _carries(link: Mapping[str, Any], silent: Set[str]) -> bool:
+    """Return whether a link can carry events now: rates are means of a minute, and outlast the end of a link."""
+    running = link["sender"] is None or link["sender"]["state"] == "running"
+    return running and link["from"] not in silent and link["to"] not in silent
 
 
 def read_link(shown: Mapping[str, Any], silent: Set[str] = frozenset()) -> LinkOnMap:
@@ -89,7 +104,7 @@ def read_link(shown: Mapping[str, Any], silent: Set[str] = frozenset()) -> LinkO
         shown["to"],
         state if state in STATES else "unknown",
         None if sender is None else sender["lagSeconds"],
-        max((end["eventsPerSecond"] or 0.0 for end in ends), default=0.0),
+        max((end["eventsPerSecond"] or 0.0 for end in ends), default=0.0) if _carries(shown, silent) else 0.0,
         past_age(shown, silent),
         tuple(shown["findings"]),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventd.console.drawing.layout import MOST_DRAWN, MOST_HUBS, SECTORS, arrange, find_hubs
+from eventd.console.drawing.map_links import table_rows
 from eventd.console.drawing.map_picture import MapPicture, draw_map
 
 
@@ -65,6 +66,15 @@ def test_each_direction_has_a_line_of_its_own_with_a_word() -> None:
 def test_a_line_is_wider_in_three_steps() -> None:
     widths = [draw_map(shown([("hub", "b")], eventsPerSecond=rate)).lines[0].link.width for rate in (0.4, 7.0, 400.0)]
     assert widths == [1, 2, 3]
+
+
+def test_rates_are_those_of_links_that_carry_events_now() -> None:
+    answer = shown([("hub", "b"), ("b", "hub"), ("hub", "c")], {("hub", "c"): "backing-off"}, eventsPerSecond=2.6)
+    for silent, expected in ((set(), [2.6, 2.6, None]), ({"b"}, [None, None, None])):
+        rows = table_rows(answer["links"], silent)
+        assert [row["sentRate"] for row in rows] == [row["receivedRate"] for row in rows] == expected
+        assert [row["carries"] for row in rows] == [rate is not None for rate in expected]
+    assert {line.link.rate for line in draw_map(answer).lines if line.link.target == "c"} == {0.0}
 
 
 def test_a_report_of_a_node_that_does_not_answer_now_is_old_and_that_of_the_other_end_is_not() -> None:
