@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -293,15 +294,15 @@ def test_a_damaged_footer_makes_its_segment_corrupt_and_ends_no_audit(lake: Stor
     assert found[segment.place.name].startswith("its file cannot be read: ")
 
 
-def test_a_flipped_bit_in_the_footer_of_a_skipped_segment_ends_no_audit(lake: Storage) -> None:
+def test_a_flipped_bit_in_the_footer_of_a_skipped_segment_ends_no_audit(lake: Storage, chance: random.Random) -> None:
     segment = segments_of(lake, A, Ledger.EVENTS)[0]
     data = bytearray(lake.read(segment.place.data))
     faults = set()
     for at in range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data)):
-        for bit in (1, 16, 128):
-            data[at] ^= bit
-            faults |= {*false_ranges(FileInMemory(segment.place.data, bytes(data)), [segment]).values()}
-            data[at] ^= bit
+        bit = chance.choice((1, 16, 128))  # another one in each run
+        data[at] ^= bit
+        faults |= {*false_ranges(FileInMemory(segment.place.data, bytes(data)), [segment]).values()}
+        data[at] ^= bit
     for words in ("its file cannot be read: ", "its footer is damaged: ", "its rows have the times "):
         assert [one for one in faults if one.startswith(words)]
 
