@@ -281,14 +281,22 @@ def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[CheckStatus, str, str, Bre
     if runs.failed > slo.max_failed_runs:
         breach = Breach(f"maxFailedRuns={slo.max_failed_runs}", f"failedRuns={runs.failed}")
         return CheckStatus.FAIL, detail, f"see why: routerctl subscription runs {runs.subscription}", breach
-    if runs.pending > slo.max_pending_runs:
+    if runs.pending > slo.max_pending_runs and not _just_begun(runs):
         breach = Breach(f"maxPendingRuns={slo.max_pending_runs}", f"pendingRuns={runs.pending}")
         return CheckStatus.WARN, detail, "check whether its plugin keeps up", breach
+    if runs.pending > slo.max_pending_runs:
+        return CheckStatus.PASS, f"{detail}, for less than {PENDING_WARN_SECONDS}s", "", None
     if runs.failed or runs.pending:
         allowed = f"at most {slo.max_failed_runs} failed and {slo.max_pending_runs} pending are tolerated"
         return CheckStatus.PASS, f"{detail}; {allowed}", "", None
     more = "" if runs.in_full else " or more"
     return CheckStatus.PASS, f"{counted(runs.total, 'run')}{more}, all succeeded", "", None
+
+
+def _just_begun(runs: Runs) -> bool:
+    """Return whether the pending runs of a subscription that runs are too young to show that its plugin is slow."""
+    is_young = runs.waiting_for is not None and runs.waiting_for < PENDING_WARN_SECONDS * SECOND
+    return is_young and runs.link.registered and runs.link.state == "running"
 
 
 def _span(duration: int) -> str:

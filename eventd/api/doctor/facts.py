@@ -125,8 +125,9 @@ class Runs:
 
     `failed` counts dead letters, and the backlog while the subscription is blocked or failed; at any other time the
     backlog is `pending`, unless it only waits for the window to end. Unless `in_full`, there may be more: only the
-    newest runs and one page of the backlog are counted. `link` is the state of the subscription. `lost_at`: when it
-    last noticed that retention had removed events which it had not reached.
+    newest runs and one page of the backlog are counted. `waiting_for` is the age of the oldest event of the backlog
+    beyond its window, None if it is not known. `link` is the state of the subscription. `lost_at`: when it last noticed
+    that retention had removed events which it had not reached.
     """
 
     subscription: str
@@ -134,6 +135,7 @@ class Runs:
     failed: int = 0
     pending: int = 0
     in_full: bool = True
+    waiting_for: int | None = None
     link: LinkFacts = LinkFacts()
     lost_at: int | None = None
 

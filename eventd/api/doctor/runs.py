@@ -33,6 +33,7 @@ def _runs(conn: Connection, status: SubscriptionStatus, now: int) -> Runs:
         failed=status.dead_letters + (waiting if link.is_refused else 0),
         pending=0 if link.is_refused else waiting,
         in_full=status.backlog.exact and all_runs,
+        waiting_for=max(0, status.backlog.lag(now) - _window(status)),
         link=link,
         lost_at=lost[0].started_at if lost else None,
     )
@@ -42,8 +43,12 @@ def _is_gathering(status: SubscriptionStatus, link: LinkFacts, now: int) -> bool
     """Return whether a running subscription's backlog is not older than its window: it waits for the window to end."""
     if link.state != "running" or not link.registered:
         return False
+    return status.backlog.lag(now) <= _window(status)
+
+
+def _window(status: SubscriptionStatus) -> int:
     config = status.subscription
-    return status.backlog.lag(now) <= (config.batch_window or (LONGEST if config.debounce else 0))
+    return config.batch_window or (LONGEST if config.debounce else 0)
 
 
 def _link(status: SubscriptionStatus) -> LinkFacts:
