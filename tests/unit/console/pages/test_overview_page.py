@@ -64,6 +64,8 @@ async def test_a_large_group_has_100_rows_of_each_table_and_says_how_many_more_t
     assert "500 more links" in text
     assert "201 more nodes" in text
     assert f'<tr id="n-{NAMES[-1]}"' in text, "silent nodes come first"
+    legend = text.partition('<ul class="legend"')[2].partition("</ul>")[0]
+    assert re.search('class="line odd .*ends disagree', legend)
 
 
 class BrokenLink(LargeGroup):
