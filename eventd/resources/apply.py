@@ -15,7 +15,9 @@ from eventd.net.address_rules import AddressRules
 from eventd.resources.callback_checks import callback_problems
 from eventd.resources.configuration import topic_of
 from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.resources.kinds.event_peer import EventPeerSpec
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS
+from eventd.resources.kinds.spec import Spec
 from eventd.resources.reading.documents import Identity, ReadResult
 from eventd.resources.reading.problems import MOST_FOUND, Problem
 from eventd.resources.validation.check import check
@@ -23,6 +25,7 @@ from eventd.resources.validation.references import referring
 from eventd.resources.validation.resource import Declaration, Resource, document, from_stored, identity_of
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource, announce, delete_resource, put_resource, read_resources
+from federation.selector import Selector
 
 PUBLIC_ONLY = AddressRules.of_callbacks((), ())
 """The rules of a node whose settings allow no other addresses."""
@@ -56,17 +59,28 @@ class Change:
 
     def lowered(self) -> list[str]:
         """Return the fields of a group's retention by which it evicts events that it kept before."""
-        if self.before is None or not isinstance(self.after, Resource) or self.kind != EVENT_GROUP.name:
+        before, after = self._specs()
+        if not isinstance(before, EventGroupSpec) or not isinstance(after, EventGroupSpec):
             return []
+        return [f"retention.{name}" for name in before.retention.lowered_in(after.retention)]
+
+    def widens(self) -> bool:
+        """Return whether a peer gets events that its filter has left out, also those that are stored already."""
+        before, after = self._specs()
+        if not isinstance(before, EventPeerSpec) or not isinstance(after, EventPeerSpec):
+            return False
+        old, new = (Selector.of(types=each.types, subject_prefixes=each.subject_prefixes) for each in (before, after))
+        return new.widens(old) or (after.relay and not before.relay)
+
+    def _specs(self) -> tuple[Spec | None, Spec | None]:
+        """Return the specs of a resource that is configured; None for both if one of them cannot be read."""
+        if self.before is None or not isinstance(self.after, Resource):
+            return None, None
         try:
             before = from_stored(self.before)
         except Invalid:
-            return []
-        if not isinstance(before, Resource):
-            return []
-        assert isinstance(before.spec, EventGroupSpec)
-        assert isinstance(self.after.spec, EventGroupSpec)
-        return [f"retention.{name}" for name in before.spec.retention.lowered_in(self.after.spec.retention)]
+            return None, None
+        return (before.spec, self.after.spec) if isinstance(before, Resource) else (None, None)
 
     def diff(self) -> str:
         """Return a unified diff of the stored and the applied resource as YAML; empty if it is unchanged."""

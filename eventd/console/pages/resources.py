@@ -10,6 +10,7 @@ from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
 from eventd.resources.reading.yaml_text import write_yaml
+from eventd.text.plural import counted
 
 _SOURCE: Final = "form"
 """The name that messages use for the text of the form, in place of a file's name."""
@@ -80,8 +81,11 @@ async def show_resource(visit: Visit) -> ShownPage:
     return ShownPage(name, "resource.html", data)
 
 
-_PLANNED: Final = {name: f"is {name}" for name in ("created", "configured", "deleted")} | {
-    "unchanged": "stays as it is"
+_PLANNED: Final = {
+    "created": "will be created",
+    "configured": "will be changed",
+    "deleted": "will be deleted",
+    "unchanged": "stays as it is",
 }
 """What will happen to a resource, by the word that the plan uses for it."""
 
@@ -91,11 +95,13 @@ def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
     lines = []
     for one in changes[:MOST_ROWS]:
         lost = next((f", with its {one[what]:,} {what}" for what in ("events", "records") if what in one), "")
-        adopted = ", and takes over what was made through the API" if one.get("adopted") else ""
+        adopted = ", and will take over what was made through the API" if one.get("adopted") else ""
         limits = ", ".join(one.get("lowers", ()))
-        lowered = f"; lower limits ({limits}) delete older records or events" if limits else ""
+        lowered = f"; lower limits ({limits}) will delete older records or events" if limits else ""
+        sent = "; its filter lets in more: stored events that it has left out will be sent, too"
+        widened = sent if one.get("widens") else ""
         planned = _PLANNED.get(one["action"], one["action"])
-        lines.append(f"{one['kind']} {one['name']} {planned}{lost}{adopted}{lowered}.")
+        lines.append(f"{one['kind']} {one['name']} {planned}{lost}{adopted}{lowered}{widened}.")
     if len(changes) > MOST_ROWS:
         lines.append(f"And {len(changes) - MOST_ROWS:,} more.")
     return tuple(lines)
@@ -224,7 +230,23 @@ async def ask_delete(visit: Visit, params: dict[str, Any]) -> Question:
     except Conflict as error:
         return Question(f"Delete {name}?", (), ready=False, problem=f"It cannot be deleted now: {error}")
     events = sum(one.get("events", 0) for one in planned["changes"])
-    return Question(f"Delete {name}?", _changed(planned["changes"]), count=events or None)
+    lines = (*_changed(planned["changes"]), *await _lost_with_peer(visit, kind, name))
+    return Question(f"Delete {name}?", lines, count=events or None)
+
+
+async def _lost_with_peer(visit: Visit, kind: str, name: str) -> tuple[str, ...]:
+    """Return what the deletion of an EventPeer ends, in sentences; none for another kind."""
+    if kind.partition(".")[0].casefold() not in ("eventpeer", "eventpeers"):
+        return ()
+    link = (await visit.view.call("resources.describe", kind=kind, name=name)).get("status", {}).get("link")
+    if link is None:
+        return ()
+    waiting, letters = counted(link["lagEvents"], "event"), counted(link["deadLetters"], "dead letter")
+    verb = "waits" if link["lagEvents"] == 1 else "wait"
+    return (
+        f"{waiting} {verb} for {link['peer']}, and will not be sent; {letters} of the link will be dropped.",
+        f"{link['peer']} keeps its own link to this node, until its EventPeer for this node is deleted there.",
+    )
 
 
 ACTIONS: Final = {

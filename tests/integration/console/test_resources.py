@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
 from tests.support.declared import declare, peer
+from tests.support.ports import free_port
 from tests.support.sites import Site
 
 TOPIC = "apiVersion: topic.routerd.net/v1alpha1\nkind: Topic\nmetadata: {name: orders}\nspec: {capRecords: 5}\n"
@@ -44,7 +45,7 @@ async def test_resources_are_applied_only_after_their_diff_was_shown(site: Site,
     text = "# first\r\n" + declare(peer("b", 1)).replace("\n", "\r\n")
     asked = await one.post("/console/do/resources.apply", text=text, **form)
     assert asked.heading == "Apply these changes?"
-    assert "EventPeer edge-b is created." in asked.text
+    assert "EventPeer edge-b will be created." in asked.text
     assert not (await site.ask("resources.list", kind="EventPeer"))["resources"]
     found = re.search('name="seen" value="(.*?)"', asked.text)
     assert found
@@ -83,7 +84,7 @@ async def test_a_resource_is_changed_in_the_form_that_its_page_opens(site: Site,
     assert "the text must hold EventPeer/edge-b" in unescape(other.text)
     changed = form["text"].replace("http://127.0.0.1:1", "http://127.0.0.1:2")
     asked = await one.post("/console/do/resources.apply", **form | {"text": changed})
-    assert (asked.heading, "EventPeer edge-b is configured." in asked.text) == ("Apply this change?", True)
+    assert (asked.heading, "EventPeer edge-b will be changed." in asked.text) == ("Apply this change?", True)
     done = await one.post("/console/do/resources.apply", **_form_of(asked.text))
     assert "The resources are applied." in done.text
     assert done.url.startswith("/console/resources/EventPeer/edge-b")
@@ -120,7 +121,7 @@ async def test_a_topic_of_the_api_is_adopted_only_if_the_form_says_so(site: Site
     assert "Nothing was applied: Topic/orders exists already" in unescape(refused.text)
     assert '<select id="f-adopt" name="adopt">' in refused.text
     asked = await one.post("/console/do/resources.apply", adopt="yes", **form)
-    assert "Topic orders is created, and takes over what was made through the API; lower limits" in asked.text
+    assert "Topic orders will be created, and will take over what was made through the API; lower limits" in asked.text
     found = re.search('name="seen" value="(.*?)"', asked.text)
     assert found
     other = await one.post("/console/do/resources.apply", adopt="no", seen=found[1], **form)
@@ -141,9 +142,33 @@ async def test_a_deletion_says_what_goes_with_it(site: Site, browser: MakeBrowse
     await one.sign_in(ADMIN)
     form: dict[str, Any] = {"kind": "EventGroup", "name": "edge", "back": "/console/resources"}
     asked = await one.post("/console/do/resources.delete", **form)
-    assert "EventGroup edge is deleted, with its 2 events." in asked.text
+    assert "EventGroup edge will be deleted, with its 2 events." in asked.text
     done = await one.post("/console/do/resources.delete", asked="yes", **form)
     assert "Nothing is declared yet." in done.text
+
+
+async def test_the_deletion_of_a_peer_says_what_waits_for_it(site: Site, browser: MakeBrowser) -> None:
+    await site.apply(peer("b", free_port()))
+    await site.emit("e1", "e2")
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    asked = await one.get("/console/do/resources.delete?kind=EventPeer&name=edge-b")
+    assert "EventPeer edge-b will be deleted." in asked.text
+    assert "2 events wait for b, and will not be sent; 0 dead letters of the link will be dropped." in asked.text
+    assert "b keeps its own link to this node" in asked.text
+
+
+async def test_a_change_that_removes_a_filter_says_that_stored_events_are_sent(
+    site: Site, browser: MakeBrowser
+) -> None:
+    await site.apply(peer("b", free_port(), types=["a.*", "b"]))
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    url, form = "/console/do/resources.apply", {"asked": "yes", "back": "/console/resources"}
+    wider = await one.post(url, text=declare(peer("b", 1, types=["a.*", "c"])), **form)
+    narrower = await one.post(url, text=declare(peer("b", 1, types=["a.b"])), **form)
+    said = "stored events that it has left out will be sent, too"
+    assert (said in wider.text, said in narrower.text) == (True, False)
 
 
 async def test_a_question_says_that_a_lower_limit_deletes(site: Site, browser: MakeBrowser) -> None:
@@ -152,8 +177,8 @@ async def test_a_question_says_that_a_lower_limit_deletes(site: Site, browser: M
     form = _form_of((await one.get("/console/do/resources.apply?kind=EventGroup&name=edge")).text)
     lower = form["text"].replace("spec:\n", "spec:\n  retention:\n    maxAge: 1m\n", 1)
     asked = await one.post("/console/do/resources.apply", **form | {"text": lower})
-    lowered = "lower limits (retention.maxAge) delete older records or events"
-    assert f"EventGroup edge is configured; {lowered}." in asked.text
+    lowered = "lower limits (retention.maxAge) will delete older records or events"
+    assert f"EventGroup edge will be changed; {lowered}." in asked.text
 
 
 async def test_a_resource_that_others_name_is_not_deleted(site: Site, browser: MakeBrowser) -> None:

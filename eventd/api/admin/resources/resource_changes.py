@@ -55,7 +55,7 @@ class ChangeResult(NamedTuple):
         """Return the change of each resource as JSON.
 
         A deleted group shows the number of `events`, a deleted Topic that of `records` deleted with it. A changed one
-        shows the fields of lowered limits (`lowers`).
+        shows the fields of lowered limits (`lowers`), and an EventPeer whose filter lets in more, `widens`.
         """
         return [
             {
@@ -66,6 +66,7 @@ class ChangeResult(NamedTuple):
                 **self._losses(change),
                 **({"adopted": True} if change.identity in self.adopted else {}),
                 **({"lowers": lowers} if (lowers := self.lowered.get(change.identity) or change.lowered()) else {}),
+                **({"widens": True} if change.widens() else {}),
                 **({"diff": change.diff()} if diffs else {}),
             }
             for change in self.plan.changes
