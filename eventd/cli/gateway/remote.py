@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, IncompleteRead
 from typing import TYPE_CHECKING
 
 from eventd.cli.gateway.api_gateway import REQUEST_SECONDS, ApiGateway
@@ -30,10 +30,16 @@ class RemoteGateway(ApiGateway):
             connection.request(method, f"{self._address.prefix}{target}", body, self._headers(body))
             answer = connection.getresponse()
             content = answer.read(most + 1)
+            if answer.length and len(content) <= most:
+                raise IncompleteRead(content, answer.length)  # a read of a limited size does not raise it
         except (OSError, HTTPException) as error:
+            self._disconnect()
             raise self._unreachable(error) from None
+        except BaseException:
+            self._disconnect()  # a connection that was interrupted within an exchange refuses the next request
+            raise
         if len(content) > most:
-            answer.close()
+            self._disconnect()  # the rest of the answer would be read as the next one
         return answer.status, content
 
     def _connect(self) -> HTTPConnection:
@@ -69,5 +75,9 @@ class RemoteGateway(ApiGateway):
         return "the server"
 
     async def close(self) -> None:
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
+            self._connection = None
