@@ -10,10 +10,12 @@ from eventd.resources.configuration import GroupConfig, PeerConfig, effective, t
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
+from eventd.text.quoting import shortened
 
 
 def find_group(conn: Connection, name: str) -> GroupConfig:
     """Return the declared group with its peers. Raises NotFound if no EventGroup has this name."""
+    name = shortened(name)
     stored = read_resources(conn, EVENT_GROUP.name, name)
     if not stored:
         known = [row.name for row in read_resources(conn, EVENT_GROUP.name)]
@@ -32,6 +34,7 @@ def find_peer(group: GroupConfig, node: str) -> PeerConfig:
     for peer in group.peers.values():
         if peer.node_name == node:
             return peer
+    node = shortened(node)
     known = sorted(peer.node_name for peer in group.peers.values())
     hint = _similar(node, known) or (
         f"its peers: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"

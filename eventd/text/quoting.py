@@ -9,6 +9,8 @@ from eventd.text.user_info import without_user_info
 MOST: Final = 60
 """Maximum number of characters that are shown of a text."""
 LONGEST_BITS: Final = 256
+LONGEST_NAME: Final = 253
+"""Maximum number of characters of the names of groups, nodes and resources."""
 _SECRETIVE: Final = (
     "secret",
     "password",
@@ -43,6 +45,11 @@ def quoted(value: Any) -> str:
     value = without_user_info(value)  # before the cut, which could remove the @
     text = repr(value[:MOST])  # which escapes characters that control a terminal
     return text if len(value) <= MOST else f"{text[:-1]}…{text[-1]}"
+
+
+def shortened(text: str, most: int = LONGEST_NAME) -> str:
+    """Return a text of a caller or a peer for a message, cut to `most` characters; a valid name is never cut."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def with_value(words: str, value: Any, *names: object) -> str:

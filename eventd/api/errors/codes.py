@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from eventd import errors
 from eventd.errors import (
@@ -28,8 +28,11 @@ from eventd.errors import (
     Unauthorized,
     Unavailable,
 )
+from eventd.text.quoting import shortened
 from eventd.tls.plain_http import wants_tls
 
+LONGEST_MESSAGE: Final = 16_000
+"""Maximum number of characters of the message, and of the hint, of an answer that a client takes over."""
 PLUGIN_FAILED = "plugin_failed"
 THROTTLED = "throttled"
 """The code for a limit of the node that is reached: the same request may succeed later."""
@@ -196,6 +199,7 @@ def restore(status: int, body: bytes) -> EventdError:
         # The 404 of another server does not mean that the resource is missing.
         kind = EventdError if status == 404 else _by_status(status)
         return kind(f"the server answered {status}", hint="check that a routerd-eventd serves this address")
+    code, message, hint = shortened(code), shortened(message, LONGEST_MESSAGE), shortened(hint, LONGEST_MESSAGE)
     error = (_by_code(code) or _by_status(status))(message, hint=hint)
     vars(error).update(code=code, detail=problem.get("detail"))  # a later version may have more codes
     return error

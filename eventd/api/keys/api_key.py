@@ -8,6 +8,7 @@ from eventd.api.keys.scopes import EVERY_SCOPE, SCOPES, Scope
 from eventd.errors import Forbidden
 from eventd.log.topics.errors import DetailedError
 from eventd.store.rows.keys import KeyRow
+from eventd.text.quoting import shortened
 
 
 class OutOfReach(DetailedError, Forbidden):
@@ -54,7 +55,7 @@ class ApiKey(NamedTuple):
         """Raises `Forbidden` for the first topic or router that the key may not access."""
         for name in names:
             if not self.sees(name):
-                raise OutOfReach(f"this key is not for {name!r}", detail={"topic": name})
+                raise OutOfReach(f"this key is not for {shortened(name)!r}", detail={"topic": shortened(name)})
 
     def require_group(self, group: str | None) -> None:
         """Raises `Forbidden` unless the key may access the group; for `None`, if the key is limited to prefixes."""
@@ -64,7 +65,7 @@ class ApiKey(NamedTuple):
                 hint="name the group if the request takes one, else use a key without prefixes",
             )
         if group is not None and not self.sees(group):
-            raise Forbidden(f"this key is not for the group {group!r}")
+            raise Forbidden(f"this key is not for the group {shortened(group)!r}")
 
 
 ANYONE = ApiKey(b"", EVERY_SCOPE, ())

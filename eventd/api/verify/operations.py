@@ -24,6 +24,7 @@ from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
 from eventd.store.rows.verifications import Verification
+from eventd.text.quoting import shortened
 from federation.peers import PROTOCOL_V1
 
 VERIFY = "verify"
@@ -216,7 +217,9 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
     known = runs.get(where)
     if params.run or params.look:
         if known is None or known.id != params.run:
-            raise NotFound(f"no run {params.run} exists for {params.peer}", hint="leave out `run` to begin a new one")
+            raise NotFound(
+                f"no run {shortened(params.run)} exists for {params.peer}", hint="leave out `run` to begin a new one"
+            )
         return known
     if known is not None and (known.lock.locked() or now - known.touched < FORGOTTEN_SECONDS):
         raise Conflict(

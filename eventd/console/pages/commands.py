@@ -93,13 +93,21 @@ _PAGES: Final = (
 )
 """The pages of commands. The first one that matches is used."""
 _PROGRAM: Final = "routerctl "
-_WORD: Final = r"[^\s;,'`/]+(?:/[^\s;,'`/]+)*"
+_WORD: Final = r"[^\s;,'`]{1,200}"
+_PART: Final = r"[^\s;,'`/]{1,200}"
+"""An argument beside a slash: if it could hold one itself, a text with many could be split in as many ways."""
+LONGEST: Final = 4000
+"""Maximum number of characters of a text in which commands are looked for. Texts of the node are much shorter; one
+that is longer holds what a caller, a peer or another node wrote."""
+MOST: Final = 16
+"""Maximum number of places of a text that are compared with the commands, for the same reason."""
 
 
 def _pattern(command: str) -> re.Pattern[str]:
     """Return a pattern that matches a command with any arguments, up to the end of its last word."""
     words = re.split(r"\{(\w+)\}", command)
-    text = "".join(f"(?P<{word}>{_WORD})" if at % 2 else re.escape(word) for at, word in enumerate(words))
+    form = _PART if "}/{" in command else _WORD
+    text = "".join(f"(?P<{word}>{form})" if at % 2 else re.escape(word) for at, word in enumerate(words))
     return re.compile(_PROGRAM + text + ("" if command.endswith("'") else r"(?![^\s;,.)`])"))
 
 
@@ -109,11 +117,15 @@ _PATTERNS: Final = tuple((_pattern(page.command), page) for page in _PAGES)
 def find_commands(visit: Visit, text: str, group: str = "") -> list[LinkedCommand]:
     """Return the commands in a text that pages of the console do, in their order, each with its page.
 
+    Only the beginning of a long text is searched, and only for a few commands, because other nodes may write texts.
     `group`: the group that the text is about; empty if it is not known. Pages that the visitor may not open are left
     out.
     """
-    found, at = list[LinkedCommand](), 0
-    while (at := text.find(_PROGRAM, at)) >= 0:
+    found, at, text = list[LinkedCommand](), 0, text[:LONGEST]
+    for _ in range(MOST):
+        at = text.find(_PROGRAM, at)
+        if at < 0:
+            break
         fitting = ((match, page) for pattern, page in _PATTERNS if (match := pattern.match(text, at)))
         match, page = next(fitting, (None, None))
         if match is None or page is None:

@@ -98,4 +98,5 @@ def templates() -> Environment:
         counted,
     )
     found.filters |= {one.__name__: one for one in plain} | {"moment": _moment, "exact": _exact, "prose": _prose}
+    found.filters["sentence"] = formats.prose
     return found

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import urlsplit
 
 from eventd.egress.loop.sink import Blocked, LinkError, LinkUnavailable
 from eventd.egress.transport.retry_after import retry_after
 from eventd.net.exchange import Answer
+from eventd.text.quoting import shortened
 from eventd.tls.plain_http import wants_tls
 from eventd.tls.reasons import Reason
 from federation.wire import read_error
 
+LONGEST_DETAIL: Final = 1000
+"""Maximum number of characters of a peer's message that an error repeats."""
 _API = "a node's API and not a peer listener: use the port of `spec.listen` of its EventGroup"
 
 
@@ -20,6 +24,7 @@ def link_error(answer: Answer, endpoint: str, now: int, *, code: str = "", detai
     That is `LinkUnavailable` for 429 and 5xx, and `Blocked` for others. `code` is the error code in the answer, if it
     has one: it becomes the reason, unless the answer shows that the endpoint is wrong. `now`: microseconds since 1970.
     """
+    code, detail = shortened(code), shortened(detail, LONGEST_DETAIL)
     if wants_tls(answer.status, answer.body):
         return Blocked(Reason.REQUIRED, f"{endpoint} speaks TLS, but the endpoint begins with http://")
     if is_of_an_api(answer):

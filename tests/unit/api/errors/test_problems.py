@@ -98,3 +98,10 @@ def test_a_code_that_is_not_known_here_goes_by_its_status() -> None:
     error = codes.restore(409, json.dumps({"error": told}).encode())
     assert type(error) is Conflict
     assert codes.API_FORM.body(error) == {"error": told}
+
+
+def test_a_long_message_of_an_answer_is_cut() -> None:
+    problem = {"code": "conflict", "message": "m" * 1_000_000, "hint": "h" * 1_000_000}
+    error = codes.restore(409, json.dumps({"error": problem}).encode())
+    assert isinstance(error, Conflict)
+    assert len(str(error)) < 40_000

@@ -24,6 +24,12 @@ def test_a_refusal_asks_for_no_time() -> None:
     assert error.retry_after is None
 
 
+def test_a_long_message_of_a_peer_is_cut() -> None:
+    error = link_error(Answer(403, {}, b""), "http://b", 0, code="c" * 5000, detail="d" * 1_000_000)
+    assert len(error.detail) < 1500
+    assert len(error.reason) < 300
+
+
 BEARER = {"www-authenticate": "Bearer"}
 
 
