@@ -59,7 +59,7 @@ def wait_for_keys(page: Page) -> None:
 def find_links(visitor: Visitor, node: ConsoleNode, path: str) -> list[str] | None:
     """Return the paths below the console that a page links to, with their queries; None if it is not a page."""
     answer = visitor.context.request.get(node.url(path))
-    if path.startswith("/do/") and answer.status == 409:
+    if path.startswith("/do/") and answer.status in (409, 422):
         return None  # the state of what the page shows does not allow the action
     assert answer.ok, f"{path}: {answer.status}"
     if not answer.headers["content-type"].startswith("text/html"):
