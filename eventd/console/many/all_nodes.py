@@ -11,6 +11,7 @@ from typing import Any, Final
 from eventd.console.drawing.map_links import STATES, silent_nodes, table_rows
 from eventd.console.drawing.map_picture import draw_map
 from eventd.console.many.answers import check_description, check_found, check_letters
+from eventd.console.many.event_courses import note_arrivals
 from eventd.console.many.joined_map import join_maps
 from eventd.console.many.remote_node import SILENCE_SECONDS, NodeSummary, RemoteNode, ask_all
 from eventd.console.many.silent_node import groups_of, list_reports
@@ -235,6 +236,7 @@ class AllNodes:
 
         answers = await ask_all(self._nodes, ask, self._spawn, SILENCE_SECONDS)
         rows = [self._found(node, answers.get(node.name), name) for node in self._nodes]
+        note_arrivals(rows)
         rows.sort(key=lambda row: (not row["courses"], bool(row["problem"])))
         return ShownPage(f"Event {name}", "found.html", {"name": name, "rows": rows})
 
