@@ -187,6 +187,9 @@ async def test_a_node_that_refuses_the_key_is_not_called_silent(pair: tuple[Site
         await until(refused, "the page to show the refusal")
         page = await console.get("/at/one/console/links")
         assert (page.status, page.heading) == (401, "The node refuses the key")
+        advice = (await console.get("/console/nodes/one")).text.partition('id="todo"')[2]
+        assert "routerctl key create" in advice
+        assert "routerd-eventd serve" not in advice, "it runs"
 
 
 async def test_the_link_opens_one_browser_once(pair: tuple[Site, Site]) -> None:
@@ -294,6 +297,7 @@ async def test_a_server_that_is_no_node_is_unreadable_and_its_events_are_not_cal
         row = row_of(await console.get("/console/"), "one")
         assert "s-refused" not in row
         assert '<td class="n">–</td>' in row
+        assert "is not a node" in (await console.get("/console/nodes/one")).text
 
 
 async def test_dead_letters_of_a_node_need_attention_on_the_page_of_all_nodes(pair: tuple[Site, Site]) -> None:
