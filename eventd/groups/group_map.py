@@ -7,6 +7,7 @@ another node passes on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -23,6 +24,9 @@ MOST_MAP_LINKS: Final = 2000
 """Maximum number of links of a map."""
 FRESH_SECONDS: Final = 30.0
 """The two ends of a link are compared only while both reports are at most this old."""
+FRESH_ENOUGH_SECONDS: Final = 60.0
+"""The same for whether a link is there at all, which changes rarely: a report that two nodes pass on is often older
+than `FRESH_SECONDS`, and the finding would come and go."""
 SILENT_SECONDS: Final = 60.0
 """A running link with events to send that makes no progress for this many seconds is reported as a contradiction."""
 
@@ -134,14 +138,22 @@ def make_map(view: GroupView) -> GroupMap:
 
 
 def _passed_on(peers: Iterable[PeerReport], told: Mapping[str, _Told]) -> Iterator[_Told]:
-    """Yield the newest report that was passed on about each node which has not answered itself."""
+    """Yield the newest report that was passed on about each node which has not answered itself, or not lately.
+
+    A node that no longer has this one as a peer refuses its questions: its last answer would hide what has changed.
+    """
     newest: dict[str, _Told] = {}
     for peer in peers:
         for other in peer.others:
             one = _Told(other, (peer.age_seconds or 0.0) + other.age_seconds, peer.node)
-            if other.node not in told and (other.node not in newest or one.age < newest[other.node].age):
+            counts = other.node not in told or _is_outdated(told[other.node], one)
+            if counts and (other.node not in newest or one.age < newest[other.node].age):
                 newest[other.node] = one
     yield from newest.values()
+
+
+def _is_outdated(known: _Told, passed: _Told) -> bool:
+    return known.age > FRESH_SECONDS and passed.age < known.age
 
 
 def _add_links(found: GroupMap, told: _Told) -> None:
@@ -163,9 +175,11 @@ def _add_links(found: GroupMap, told: _Told) -> None:
 def _compare(link: MapLink, told: Mapping[str, _Told]) -> Iterator[str]:
     """Yield the contradictions between the reports of the two ends; nothing unless both reports are fresh."""
     sender, receiver = link.sender, link.receiver
-    if not (_is_fresh(link.source, told) and _is_fresh(link.target, told)):
+    age = max(told[end].age if end in told else math.inf for end in (link.source, link.target))
+    is_fresh = age <= FRESH_SECONDS
+    if age > FRESH_ENOUGH_SECONDS:
         return
-    if sender is not None and sender.link.state == "running" and _has_to_send(sender.link):
+    if is_fresh and sender is not None and sender.link.state == "running" and _has_to_send(sender.link):
         if receiver is None and _is_complete(link.target, told) and (sender.link.events_per_second or 0) > 0:
             yield f"running at {link.source}, and unknown at {link.target}"
         silent = None if receiver is None else _contradicting_silence(sender, receiver)
@@ -173,7 +187,7 @@ def _compare(link: MapLink, told: Mapping[str, _Told]) -> Iterator[str]:
             yield f"running at {link.source}, and nothing received at {link.target} for {_span(silent)}"
     if receiver is None or sender is not None or not _is_complete(link.source, told):
         return
-    if (receiver.link.events_per_second or 0) > 0:
+    if is_fresh and (receiver.link.events_per_second or 0) > 0:
         yield f"{link.target} receives events, and {link.source} has no link to it"
     elif _sends(link.target, link.source, told):
         # The receiver's mark of the sender outlives the link: a direction that never was declared is no finding.
@@ -203,10 +217,6 @@ def _has_to_send(link: LinkReport) -> bool:
 
 def _waits_long(link: LinkReport) -> bool:
     return link.lag_events > 0 and link.lag_seconds > SILENT_SECONDS
-
-
-def _is_fresh(node: str, told: Mapping[str, _Told]) -> bool:
-    return node in told and told[node].age <= FRESH_SECONDS
 
 
 def _sends(node: str, peer: str, told: Mapping[str, _Told]) -> bool:

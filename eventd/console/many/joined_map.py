@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 _BETTER: Final = ("self", "answered", "relayed", "older", "not-shared", "pending", "unasked", "unreachable", "invalid")
@@ -34,6 +34,14 @@ def join_maps(group: str, maps: Sequence[Mapping[str, Any]], silent: Mapping[str
         for end, owner in (("sender", link["from"]), ("receiver", link["to"])):
             if link[end] is not None and link[end]["ageSeconds"] >= silent.get(owner, math.inf):
                 link[end] = None
+    for shown in maps:
+        for link in shown["links"]:
+            if link["findings"] and not silent.keys() & {link["from"], link["to"]}:
+                _add_hearsay(links[link["from"], link["to"]], link)
+    for ends in _one_sided(links, {str(shown["node"]) for shown in maps if not shown["leftOut"]} - silent.keys()):
+        links[ends]["findings"] = [
+            f"{ends[0]} has no link to {ends[1]} any more, though {ends[1]} has one to {ends[0]}"
+        ]
     found = sorted(links.values(), key=lambda link: (link["from"], link["to"]))
     return {
         "group": group,
@@ -42,6 +50,28 @@ def join_maps(group: str, maps: Sequence[Mapping[str, Any]], silent: Mapping[str
         "links": found,
         "leftOut": max((shown["leftOut"] for shown in maps), default=0),
     }
+
+
+def _add_hearsay(known: dict[str, Any], link: Mapping[str, Any]) -> None:
+    """Add the findings of a node between, if neither end has any and the end that it misses is missing still.
+
+    After a link was deleted at one end, the two ends do not hear of each other: one refuses the other's questions.
+    """
+    lacking = [end for end in ("sender", "receiver") if link[end] is None]
+    if lacking and not known["findings"] and all(known[end] is None for end in lacking):
+        known["findings"] = list(link["findings"])
+
+
+def _one_sided(links: Mapping[tuple[str, str], Mapping[str, Any]], told: Set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the links without a finding that were deleted at their source, though the other direction is there.
+
+    `told`: the nodes whose own maps are joined here: they may not hear of each other.
+    """
+    for (source, target), link in links.items():
+        back = links.get((target, source))
+        was = link["sender"] is None and link["receiver"] is not None and link["receiver"]["silentSeconds"] is not None
+        if was and {source, target} <= told and back and back["sender"] is not None and not link["findings"]:
+            yield source, target
 
 
 def _rank(node: Mapping[str, Any]) -> tuple[int, float]:

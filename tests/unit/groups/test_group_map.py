@@ -105,6 +105,18 @@ def test_a_link_that_was_deleted_at_one_end_stays_a_finding_while_the_other_end_
     assert findings(node("a", inn("b")), peer(node("b", out("a")))) == [], "b never had anything of a"
 
 
+def test_a_node_that_answers_no_more_is_known_by_newer_reports_that_others_pass_on() -> None:
+    """It deleted its link, and with it its peer: it refuses the questions of this node."""
+    last = PeerReport(
+        node="b", answer="unreachable", age_seconds=200.0, report=node("b", out("a", events_per_second=1.0), inn("a"))
+    )
+    own = node("a", out("b"), inn("b", events_per_second=0.0, last_seconds=190.0))
+    for age in (5.0, 40.0):
+        third = peer(node("c", out("b")), node("b", inn("a"), age_seconds=age))
+        assert findings(own, last, third) == ["b has no link to a any more, though a has one to b"]
+    assert findings(own, last, peer(node("c", out("b")), node("b", inn("a"), age_seconds=61.0))) == []
+
+
 def test_old_reports_are_not_compared() -> None:
     busy = node("a", out("b", events_per_second=3.0))
     assert findings(busy, peer(node("b", inn("a", last_seconds=660.0)), age=31.0)) == []
