@@ -115,8 +115,8 @@ def _replace(found: BackupCopy, place: Path) -> dict[str, Any]:
 
     now = SystemClock().now()
     with part_of(place) as part:
-        copy_file(found.path, part)
-        applied, epoch = _begin_history(part, now)
+        copy_file(found.path, part.path)
+        applied, epoch = _begin_history(part.path, now)
         kept = put_in_place(part, place, f"{from_micros(now):%Y%m%dT%H%M%SZ}")
     return {
         "file": str(found.path),

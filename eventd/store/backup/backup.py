@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -17,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid, NotFound
+from eventd.store.backup.part_file import PartFile
 from eventd.store.engine.database import LOCK_SECONDS, Connection, Database
 from eventd.store.engine.engines import reading_untouched
 from eventd.store.engine.foreign_file import connect_as, refuse_foreign
@@ -58,9 +58,9 @@ def back_up(database: Database, target: Path, *, force: bool = False) -> BackupC
     _require_free(target, source.resolve(), force=force)
     refuse_foreign(source)
     with part_of(target) as part:
-        database.read_now(copy_pages, part)
-        copy = replace(examine(part, name=f"the copy of {source}"), path=target)
-        sync(part)
+        database.read_now(copy_pages, part.path)
+        copy = replace(examine(part.path, name=f"the copy of {source}"), path=target)
+        sync(part.path)
         _require_free(target, source.resolve(), force=force)  # copying took a while
         part.replace(target)
         sync(target.parent)
@@ -85,8 +85,8 @@ def _require_free(target: Path, source: Path, *, force: bool) -> None:
 
 
 @contextmanager
-def part_of(target: Path) -> Iterator[Path]:
-    """Yield the path of a new empty file beside `target`, which is deleted after the block unless renamed.
+def part_of(target: Path) -> Iterator[PartFile]:
+    """Yield a new empty file beside `target`, which is deleted after the block unless renamed.
 
     Temporary files that killed commands with the same target have left are deleted first. Each file in use is locked,
     so a file without a lock is known to be left over.
@@ -96,7 +96,7 @@ def part_of(target: Path) -> Iterator[Path]:
     try:
         with suppress(OSError):  # some network file systems lack such locks
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield Path(name)
+        yield PartFile(Path(name), handle)
     finally:
         remove_database(Path(name))
         os.close(handle)
@@ -179,20 +179,20 @@ def _reading(path: Path) -> Iterator[Connection]:
         yield conn
 
 
-def put_in_place(part: Path, place: Path, stamp: str) -> Path | None:
+def put_in_place(part: PartFile, place: Path, stamp: str) -> Path | None:
     """Replace the database at `place` with the file `part`. Returns the path of the old one, None if there was none.
 
     Deletes the head file of the old one, which no node may serve. At every moment either the old or the new database is
     at `place`, complete. Raises `DatabaseUnavailable` when another process has it open, and `DatabaseUnusable` when
-    `part` is damaged.
+    `part` is damaged; `Conflict` when something else has its name.
     """
-    with _alone(part):
+    with _alone(part.path):
         pass
-    with _reading(part) as conn:
+    with _reading(part.path) as conn:
         if damage := find_damage(conn):
-            raise DatabaseUnusable(f"{part} was damaged during the copy: {damage[0]}", hint="check the disk")
-    give_to_owner(part, place)
-    sync(part)
+            raise DatabaseUnusable(f"{part.path} was damaged during the copy: {damage[0]}", hint="check the disk")
+    part.give_to_owner(place)
+    sync(part.path)
     with ExitStack() as held:
         if _has_header(place):
             with suppress(DatabaseUnusable):  # damaged or not, it is kept
@@ -233,18 +233,6 @@ def _has_header(path: Path) -> bool:
         return file.read(len(HEADER)) == HEADER
 
 
-def give_to_owner(part: Path, place: Path) -> None:
-    """Give `part` the mode of the file at `place` and, if permitted, its owner, so that the node can open it.
-
-    Without such a file, it gets the owner of the folder, if permitted.
-    """
-    if place.exists():
-        part.chmod(stat.S_IMODE(place.stat().st_mode))
-    owner = (place if place.exists() else place.parent).stat()
-    with suppress(PermissionError):
-        os.chown(part, owner.st_uid, owner.st_gid)
-
-
 def _keep(place: Path, stamp: str) -> Path | None:
     """Give the database at `place`, with its logs, a second name, so that the first can be replaced in one step.
 
@@ -272,9 +260,9 @@ def _link(file: Path, second: Path) -> None:
         raise
     except OSError:  # a file system without links
         with part_of(second) as part:
-            shutil.copyfile(file, part)
-            shutil.copymode(file, part)
-            sync(part)
+            shutil.copyfile(file, part.path)
+            part.give_to_owner(file)
+            sync(part.path)
             part.replace(second)
 
 

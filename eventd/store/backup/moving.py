@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from eventd.errors import Conflict, DatabaseUnusable
-from eventd.store.backup.backup import give_to_owner, remove_database, sync
+from eventd.errors import Conflict, DatabaseUnusable, Invalid
+from eventd.store.backup.backup import remove_database, sync
+from eventd.store.backup.part_file import PartFile
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.foreign_file import refuse_foreign, unfinished_copy
+from eventd.store.engine.foreign_file import UNFINISHED_COPY, is_unfinished_copy, refuse_foreign, unfinished_copy
 from eventd.store.engine.head_file import forget_head
 from eventd.store.engine.statements import bulk_insert, counter_of, execute, fetch, has_table, set_counter
 from eventd.store.engine.translation import translated
@@ -63,26 +64,47 @@ def copy_to_file(source: Database, path: Path, *, now: int, report: Callable[[st
 
     The file is filled under another name and renamed after the comparison, so that a killed copy is never taken for a
     whole one. It gets the owner and mode of the source, or from Postgres the owner of its folder. Raises as
-    `copy_database` does.
+    `copy_database` does, and `Conflict` or `Invalid` if one of the three names is that of another file.
     """
     path = path.parent.resolve() / path.name
+    partial = unfinished_copy(path)
+    _require_apart(source.path, path, partial)
+    if partial.exists() or partial.is_symlink():
+        if not is_unfinished_copy(partial):
+            raise Conflict(f"{partial} is not of an unfinished copy", hint="move it away, and run the copy again")
+        remove_database(partial)
     if path.exists():
         refuse_foreign(path)
         with closing(Database(f"sqlite:///{path}")) as present:
             present.read_now(_require_empty, present.label())
-    partial = unfinished_copy(path)
-    remove_database(partial)  # of a copy that was killed
+    part = PartFile.create(partial)
     try:
         with closing(Database(f"sqlite:///{partial}")) as target:
             copied = copy_database(source, target, now=now, report=report)
-        give_to_owner(partial, source.path or path)
+        part.give_to_owner(source.path or path)
         sync(partial)
-        partial.replace(path)
+        part.replace(path)
         sync(path.parent)
     finally:
         remove_database(partial)
+        part.close()
     forget_head(path)
     return copied
+
+
+def _require_apart(source: Path | None, path: Path, partial: Path) -> None:
+    """Raise `Invalid` for a link, and `Conflict` if the copy would be filled in the place of its source, or of a file
+    that commands take for an unfinished copy of it."""
+    if path.is_symlink():  # another user of the folder could have made it
+        raise Invalid(f"{path} is a symbolic link", hint="name the file itself")
+    if source is None:
+        return
+    source = source.resolve()
+    if source == partial or path == unfinished_copy(source):
+        raise Conflict(
+            f"a copy of {source} cannot be {path}: one has the name of an unfinished copy of the other",
+            hint="name another file",
+        )
 
 
 def copy_database(
@@ -93,11 +115,10 @@ def copy_database(
     Nothing writes to either meanwhile: the caller holds their locks. The log keeps its epoch and continues in the copy,
     so only one of the two may be served afterwards. `report` gets the name of each table and its number of rows.
     Raises `DatabaseUnusable` for a source with another schema, and if the copy differs; `Conflict` unless the target is
-    empty or an unfinished copy. A Postgres database is marked as one until the comparison: programs refuse it.
+    empty or an unfinished copy. It is marked as one until the comparison: programs refuse it.
     """
     migrations.require_current(source)
-    if target.kind == "postgresql":
-        target.write_now(_mark, target.label())
+    target.write_now(_mark, target.label())
     with target.transaction() as into:
         _make_empty(into, target, now)
         label = target.label()
@@ -107,15 +128,15 @@ def copy_database(
         raise DatabaseUnusable(
             f"the copy in {target.label()} differs in {', '.join(differing)}", hint="drop it, and copy again"
         )
-    target.write_now(execute, f"DROP TABLE IF EXISTS {migrations.UNFINISHED_COPY}")
+    target.write_now(execute, f"DROP TABLE IF EXISTS {UNFINISHED_COPY}")
     return copied
 
 
 def _mark(conn: Connection, label: str) -> None:
     """Mark a database as an unfinished copy. Raises `Conflict` if it holds rows, unless it is marked already."""
-    if not has_table(conn, migrations.UNFINISHED_COPY):
+    if not has_table(conn, UNFINISHED_COPY):
         _require_empty(conn, label)
-        execute(conn, f"CREATE TABLE {migrations.UNFINISHED_COPY} (id integer)")
+        execute(conn, f"CREATE TABLE {UNFINISHED_COPY} (id integer)")
 
 
 def _make_empty(conn: Connection, target: Database, now: int) -> None:
@@ -123,7 +144,7 @@ def _make_empty(conn: Connection, target: Database, now: int) -> None:
 
     Raises `Conflict` for any other database that holds rows.
     """
-    if not has_table(conn, migrations.UNFINISHED_COPY):
+    if not has_table(conn, UNFINISHED_COPY):
         _require_empty(conn, target.label())
     migrations.upgrade(conn, now=now, copying=True)
     for table in _tables():

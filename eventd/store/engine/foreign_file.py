@@ -16,6 +16,9 @@ from eventd.store.engine.head_file import SUFFIX, read_mark
 
 OURS = frozenset({"alembic_version", "log_heads"})
 """Tables that exist in every revision of the schema; other programs use Alembic as well."""
+UNFINISHED_COPY = "eventd_unfinished_copy"
+"""The name of a table that marks an unfinished copy: it exists in a database while this is filled from another one,
+until both were compared."""
 NO_DATABASE = "file is not a database"
 """SQLite's message for a file that is no database."""
 
@@ -56,17 +59,29 @@ def unfinished_copy(path: Path) -> Path:
     return Path(f"{path}.partial")
 
 
+def is_unfinished_copy(partial: Path) -> bool:
+    """Return whether a file is empty or was filled by a copy that did not finish; False for what is not a file."""
+    if partial.is_symlink() or not partial.is_file():
+        return False
+    try:
+        tables = _tables(partial)
+    except sqlite3.DatabaseError:
+        return False
+    return UNFINISHED_COPY in tables or not tables
+
+
 def refuse_unfinished_copy(path: Path) -> None:
-    """Raise `DatabaseUnusable` if the file is missing, but an unfinished copy to it is there.
+    """Raise `DatabaseUnusable` if an unfinished copy to the file is beside it; if the file is missing, also for any
+    other file of that name.
 
     Otherwise a node would begin a new, empty log in the place of the one that was being copied.
     """
     partial = unfinished_copy(path)
     with suppress(OSError):
-        if not path.exists() and partial.exists():
+        if partial.exists() and (not path.exists() or is_unfinished_copy(partial)):
             raise DatabaseUnusable(
-                f"{path} is missing, but {partial.name} beside it is of a `routerctl db copy` that did not finish:"
-                " no new database was created",
+                f"{path} is missing or empty, but {partial.name} beside it is of a `routerctl db copy` that did not"
+                " finish: no new database was created",
                 hint=f"run the copy again, or remove {partial.name} to begin a new database",
             )
 

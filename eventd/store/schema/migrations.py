@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import eventd
 from eventd.errors import DatabaseUnusable
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.foreign_file import refuse_foreign
+from eventd.store.engine.foreign_file import UNFINISHED_COPY, refuse_foreign
 from eventd.store.engine.statements import chance_of, execute, fetch, has_table, insert_row, is_new_file, lock_schema
 from eventd.store.engine.translation import SchemaUnusable
 from eventd.text.plural import counted
@@ -28,9 +28,6 @@ REVISIONS = tuple(f"{number:04}" for number in range(1, 20))
 """All revisions, oldest first: a constant, so that programs compare them without loading Alembic."""
 NEWEST = REVISIONS[-1]
 """The revision this program was built for."""
-UNFINISHED_COPY = "eventd_unfinished_copy"
-"""The name of a table that marks an unfinished copy: it exists in a Postgres database while this is filled from
-another one, until both were compared."""
 SQLITE_SCHEMA = Path(__file__).with_name("sqlite.sql")
 """The SQLite schema that results from the migrations; a test compares the two."""
 

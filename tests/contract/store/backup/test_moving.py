@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable
+from eventd.errors import Conflict, DatabaseUnavailable, DatabaseUnusable, Invalid
 from eventd.store.backup import moving
 from eventd.store.backup.moving import copy_database, copy_to_file
 from eventd.store.engine.database import Connection, Database
@@ -201,7 +201,7 @@ def test_a_file_has_its_name_only_when_it_is_whole(
 
 def test_what_a_killed_copy_leaves_is_no_database_until_it_is_repeated(source: Database, tmp_path: Path) -> None:
     new = tmp_path / "new.db"
-    Path(f"{new}.partial").write_bytes(b"a part")
+    Path(f"{new}.partial").touch()
     with opened(f"sqlite:///{new}") as database, pytest.raises(DatabaseUnusable, match="did not finish") as refused:
         database.write_now(migrations.upgrade, now=NOW)
     assert refused.value.hint == "run the copy again, or remove new.db.partial to begin a new database"
@@ -242,3 +242,64 @@ def test_a_file_that_root_copies_has_the_owner_and_mode_of_the_source(source: Da
     copy_to_file(source, tmp_path / "new.db", now=NOW, report=lambda _table, _rows: None)
     found = (tmp_path / "new.db").stat()
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (65534, 65533, 0o640)
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["missing", "empty"])
+def test_a_killed_copy_to_a_file_is_refused_until_it_is_repeated(
+    source: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    new = tmp_path / "new.db"
+    if exists:
+        with opened(f"sqlite:///{new}") as database:
+            database.write_now(migrations.upgrade, now=NOW)
+    with monkeypatch.context() as patched:
+        patched.setattr(moving, "_summed", _kill)
+        patched.setattr(moving, "remove_database", lambda _path: None)
+        with pytest.raises(Killed):
+            copy_to_file(source, new, now=NOW, report=lambda _table, _rows: None)
+    with opened(f"sqlite:///{new}") as database, pytest.raises(DatabaseUnusable, match="did not finish"):
+        migrations.require_current(database)
+    copy_to_file(source, new, now=NOW, report=lambda _table, _rows: None)
+    with opened(f"sqlite:///{new}") as database:
+        assert database.read_now(contents) == source.read_now(contents)
+
+
+def _kill(*_: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("content", [b"precious", None], ids=["text", "database"])
+def test_a_file_with_the_name_of_an_unfinished_copy_that_is_none_stays(
+    source: Database, tmp_path: Path, content: bytes | None
+) -> None:
+    other = tmp_path / "new.db.partial"
+    if content is None:
+        with opened(f"sqlite:///{other}") as database:
+            database.write_now(migrations.upgrade, now=NOW)
+    else:
+        other.write_bytes(content)
+    before = other.read_bytes()
+    with pytest.raises(Conflict, match="is not of an unfinished copy"):
+        copy_to_file(source, tmp_path / "new.db", now=NOW, report=lambda _table, _rows: None)
+    assert other.read_bytes() == before
+
+
+def test_a_link_with_the_name_of_the_copy_is_refused(source: Database, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.touch()
+    (tmp_path / "new.db.partial").symlink_to(victim)
+    (tmp_path / "link.db").symlink_to(victim)
+    with pytest.raises(Conflict, match="is not of an unfinished copy"):
+        copy_to_file(source, tmp_path / "new.db", now=NOW, report=lambda _table, _rows: None)
+    with pytest.raises(Invalid, match="is a symbolic link"):
+        copy_to_file(source, tmp_path / "link.db", now=NOW, report=lambda _table, _rows: None)
+    assert victim.read_bytes() == b""
+
+
+def test_a_database_is_not_copied_over_the_unfinished_copy_that_it_is(tmp_path: Path) -> None:
+    for name, to in (("x.db.partial", "x.db"), ("y.db", "y.db.partial")):
+        with opened(f"sqlite:///{tmp_path / name}") as database:
+            database.write_now(migrations.upgrade, now=NOW)
+            with pytest.raises(Conflict, match="has the name of an unfinished copy"):
+                copy_to_file(database, tmp_path / to, now=NOW, report=lambda _table, _rows: None)
+        assert [file.name for file in tmp_path.glob(f"{to[0]}.*") if file.name in (name, to)] == [name]
