@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pydantic import Field
@@ -37,7 +36,8 @@ LOOK_SECONDS = 2.0
 BACKGROUND_SECONDS = 600.0
 """How long a comparison may work without requests that continue it."""
 MOST_IN_BACKGROUND = 4
-"""Maximum number of comparisons of a process that work without requests."""
+"""Maximum number of comparisons of a process that work without requests, at most one of them for each group: a key
+of one group must not keep those of others from comparing."""
 _SLICE_SECONDS = 5.0
 """Seconds for which a comparison without requests works before it checks whether its time is over."""
 FORGOTTEN_SECONDS = 10.0
@@ -49,6 +49,8 @@ class Verify(Params):
 
     Each call continues the comparison for a while and returns its progress; the last call returns the report.
     """
+
+    by_caller: ClassVar[bool] = True
 
     group: str
     peer: str = Field(description="The peer, by its node name.")
@@ -67,10 +69,12 @@ class _Run:
     """An unfinished comparison.
 
     `touched`: when it began or its last call ended, in seconds of the monotonic clock. `spent`: the seconds of all its
-    calls. `driver`: continues it in the background, and returns the last answer, or the error that ended it.
+    calls. `peer`: the peer as it was declared then. `driver`: continues it in the background, and returns the last
+    answer, or the error that ended it.
     """
 
     id: str
+    peer: PeerConfig
     comparison: Comparison
     begun_at: int
     touched: float
@@ -88,9 +92,14 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
 
     Other workers pass the request on to it.
     """
+    digest = b""
+    if services.key is not None:
+        services.key.require_group(params.group)
+        if services.holds_key(services.key.digest):
+            digest = services.key.digest
     if services.ask_worker is None:
-        return await _verify_here(services, params)
-    question = params.model_dump_json(by_alias=True).encode()
+        return await _verify_here(services, params, digest)
+    question = json.dumps({"key": digest.hex(), "request": params.model_dump(mode="json", by_alias=True)}).encode()
     patience = LOOK_SECONDS if params.look else params.seconds + PATIENCE_SECONDS
     text = await services.ask_worker(params.group, VERIFY, question, seconds=patience)
     if not text and params.look:
@@ -106,20 +115,23 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
 
 
 async def answer_verify(services: Services, question: bytes) -> bytes:
-    """Answer another worker's question `VERIFY`: a request, as JSON, with an answer or an error."""
+    """Answer another worker's question `VERIFY`: a request and the digest of its key, as JSON, with an answer or an
+    error."""
+    asked = json.loads(question)
     try:
-        answer = await _verify_here(services, Verify.model_validate_json(question))
+        answer = await _verify_here(services, Verify.model_validate(asked["request"]), bytes.fromhex(asked["key"]))
     except EventdError as error:
         answer = {"status": API_FORM.status(error), "problem": API_FORM.body(error)}
     return json.dumps(answer).encode()
 
 
-async def _verify_here(services: Services, params: Verify) -> dict[str, Any]:
-    asked = _Asked(services, params, *await services.database.read(find_asked, params.group, params.peer))
+async def _verify_here(services: Services, params: Verify, key: bytes) -> dict[str, Any]:
+    found = await services.database.read(find_asked, params.group, params.peer)
+    asked = _Asked(services, params, key, *found)
     in_background = params.background and services.spawn is not None
     if in_background and not params.run:
-        _require_room(asked.runs)
-    run = _run_of(services, params, asked.runs)
+        _require_room(asked)
+    run = _run_of(asked)
     if params.look:
         return _answer(params, run, done=False, why="")
     if run.driver is None and run.lock.locked():
@@ -129,15 +141,20 @@ async def _verify_here(services: Services, params: Verify) -> dict[str, Any]:
     if in_background or run.driver is not None:
         return await _wait_for_driver(asked, run)
     async with run.lock:
-        done, why = await _advance(asked, run, params.seconds)
+        done, why = True, asked.why_ended(run)
+        if why:
+            await asked.end(run, why)
+        else:
+            done, why = await _advance(asked, run, params.seconds)
         return _answer(params, run, done=done, why=why)
 
 
 class _Asked(NamedTuple):
-    """A request, its group and its peer."""
+    """A request, the digest of its key (empty if the caller has none that can end), its group and its peer."""
 
     services: Services
     params: Verify
+    key: bytes
     group: GroupConfig
     peer: PeerConfig
 
@@ -145,15 +162,32 @@ class _Asked(NamedTuple):
     def runs(self) -> dict[tuple[str, str], _Run]:
         return _runs.setdefault(self.services.database, {})
 
+    async def again(self) -> _Asked:
+        """Return the request with its group and peer as they are declared now. Raises NotFound."""
+        found = await self.services.database.read(find_asked, self.params.group, self.params.peer)
+        return self._replace(group=found[0], peer=found[1])
+
+    def why_ended(self, run: _Run) -> str:
+        """Return why the comparison must not continue; empty if it may."""
+        if self.peer != run.peer:
+            return f"{self.params.peer} was declared differently when it began: begin a new one"
+        if self.key and not self.services.holds_key(self.key):
+            return "the key that began it is no longer valid"
+        return ""
+
     async def end(self, run: _Run, why: str) -> None:
         """Forget a comparison, and keep its result."""
         del self.runs[self.params.group, self.params.peer]
         await keep(self.services.database, _result(self.params, run, why))
 
 
-def _require_room(runs: Mapping[tuple[str, str], _Run]) -> None:
-    """Raises `Conflict` while too many comparisons work in the background."""
-    if sum(run.driver is not None for run in runs.values()) >= MOST_IN_BACKGROUND:
+def _require_room(asked: _Asked) -> None:
+    """Raises `Conflict` while too many comparisons work in the background, or another one of the group does."""
+    groups = [group for (group, _), run in asked.runs.items() if run.driver is not None]
+    if asked.params.group in groups:
+        problem = f"a comparison of the group {asked.params.group} works in the background already"
+        raise Conflict(problem, hint="try again when it has ended")
+    if len(groups) >= MOST_IN_BACKGROUND:
         raise Conflict(
             f"{MOST_IN_BACKGROUND} comparisons work in the background already", hint="try again when one has ended"
         )
@@ -162,6 +196,7 @@ def _require_room(runs: Mapping[tuple[str, str], _Run]) -> None:
 async def _wait_for_driver(asked: _Asked, run: _Run) -> dict[str, Any]:
     """Let a comparison continue in the background; return its result if that comes within the requested time."""
     if run.driver is None:
+        _require_room(asked)
         assert asked.services.spawn is not None
         run.driver = asked.services.spawn(_drive(asked, run), f"comparison with {asked.params.peer}")
     await asyncio.wait({run.driver}, timeout=asked.params.seconds)
@@ -178,10 +213,16 @@ async def _drive(asked: _Asked, run: _Run) -> dict[str, Any] | EventdError:
     async with run.lock:
         try:
             while run.spent < BACKGROUND_SECONDS:
+                asked = await asked.again()
+                why = asked.why_ended(run)
+                if why:
+                    await asked.end(run, why)
+                    return _answer(asked.params, run, done=True, why=why)
                 done, why = await _advance(asked, run, _SLICE_SECONDS)
                 if done:
                     return _answer(asked.params, run, done=True, why=why)
         except EventdError as error:
+            asked.runs.pop((asked.params.group, asked.params.peer), None)
             await keep(asked.services.database, _result(asked.params, run, str(error)))
             return error
         most = f"{BACKGROUND_SECONDS / 60:.0f} min"
@@ -212,7 +253,8 @@ async def _advance(asked: _Asked, run: _Run, seconds: float) -> tuple[bool, str]
     return done, why
 
 
-def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run]) -> _Run:
+def _run_of(asked: _Asked) -> _Run:
+    services, params, runs = asked.services, asked.params, asked.runs
     now, where = services.clock.monotonic(), (params.group, params.peer)
     known = runs.get(where)
     if params.run or params.look:
@@ -227,6 +269,7 @@ def _run_of(services: Services, params: Verify, runs: dict[tuple[str, str], _Run
         )
     run = _Run(
         services.log.chance.token(8).hex(),
+        asked.peer,
         Comparison(*where, services.database, services.clock),
         services.clock.now(),
         now,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from eventd.api.framework.operations import Services
+from eventd.api.keys.api_key import ANYONE
 from eventd.api.verify import operations
 from eventd.errors import Conflict, NotFound, Unavailable
 from eventd.log.delivery.digests import STEP_RECORDS
@@ -377,6 +379,54 @@ async def test_a_comparison_in_the_background_ends_within_its_time_and_keeps_why
     monkeypatch.setattr(operations, "MOST_IN_BACKGROUND", 0)
     with pytest.raises(Conflict, match="in the background already"):
         await begin(seconds=0)
+
+
+async def _endless(*_: Any) -> None:
+    await asyncio.sleep(0)
+
+
+async def test_a_group_has_one_comparison_in_the_background_also_when_a_call_continues_it(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _b = await _one_way(sites)
+    await a.apply(peer("c", free_port()))
+    monkeypatch.setattr(operations, "_continue", _endless)
+    services = replace(Services(a.running.log), spawn=a.running.supervisor.spawn)
+    verify = partial(run_operation, services, "links.verify", group="edge", seconds=0)
+    await verify(peer="b", background=True)
+    begun = await verify(peer="c")
+    with pytest.raises(Conflict, match="a comparison of the group edge works in the background already"):
+        await verify(peer="c", run=begun["run"], background=True)
+
+
+@pytest.mark.parametrize("how", ["deleted", "changed", "key"])
+async def test_a_comparison_in_the_background_ends_with_its_peer_and_with_its_key(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    a, _b = await _one_way(sites)
+    monkeypatch.setattr(operations, "_continue", _endless)
+    valid = {b"digest"}
+    services = replace(
+        Services(a.running.log),
+        spawn=a.running.supervisor.spawn,
+        key=ANYONE._replace(digest=b"digest"),
+        holds_key=valid.__contains__,
+    )
+    await run_operation(services, "links.verify", group="edge", peer="b", seconds=0, background=True)
+    if how == "deleted":
+        await a.ask("resources.delete", kind="EventPeer", name="edge-b")
+    elif how == "changed":
+        await a.apply(peer("b", free_port()))
+    else:
+        valid.clear()
+    why = {"deleted": "has no peer b", "changed": "declared differently", "key": "the key that began it"}[how]
+
+    async def ended() -> bool:
+        found = (await a.ask("links.verifications", group="edge"))["verifications"]
+        return [why in one["why"] for one in found] == [True]
+
+    await until(ended)
+    assert not operations._runs[a.running.log.database]
 
 
 async def test_a_look_at_a_comparison_waits_two_seconds_for_a_process_that_hangs(sites: MakeSites) -> None:
