@@ -16,6 +16,8 @@ _STATE_OF: Final = {
     "link-paused": "paused",
 }
 """The state of the link that a check of doctor reports, by its code."""
+_CONSEQUENCES: Final = frozenset({"pending-deliveries", "waiting-lag"})
+"""The codes of checks that report what waits for a link: a link that does not run is the cause, and has the figures."""
 
 
 class LinkProblems(NamedTuple):
@@ -42,17 +44,27 @@ def join_problems(now: LinkProblems, checks: Sequence[Mapping[str, Any]]) -> lis
     """Return the problems of links in their present state, then the other checks of doctor, without checks about a
     former state of a link.
 
-    A check about the present state of a link takes the link's place, because it has the remedy.
+    A link that does not run is one problem, with its present figures: checks of doctor about its state, or about what
+    waits for it, add their remedy and how bad it is.
     """
-    kept, explained = [], set()
+    kept, found = [], {name: _problem(link) for name, link in sorted(now.links.items())}
     for check in checks:
-        state, link = _STATE_OF.get(check.get("code", "")), (check.get("group", ""), check.get("peer", ""))
+        code, link = check.get("code", ""), (check.get("group", ""), check.get("peer", ""))
+        state = _STATE_OF.get(code)
         if state is not None and link[0] in now.known:
-            if link not in now.links or now.links[link]["state"] != state:
-                continue  # doctor found it in a state that it has left
-            explained.add(link)
-        kept.append(dict(check))
-    return [*(_problem(link) for name, link in sorted(now.links.items()) if name not in explained), *kept]
+            if link in found and now.links[link]["state"] == state:  # or doctor found it in a state that it has left
+                found[link] |= {"remedy": check.get("remedy") or found[link]["remedy"]}
+                _worsen(found[link], check)
+        elif code in _CONSEQUENCES and link in found:
+            _worsen(found[link], check)
+        else:
+            kept.append(dict(check))
+    return [*found.values(), *kept]
+
+
+def _worsen(problem: dict[str, Any], check: Mapping[str, Any]) -> None:
+    if check["status"] == "fail":
+        problem["status"] = "fail"
 
 
 def _problem(link: Mapping[str, Any]) -> dict[str, Any]:

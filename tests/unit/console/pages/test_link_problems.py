@@ -12,8 +12,8 @@ def now(**states: str) -> LinkProblems:
     return LinkProblems(links, frozenset({"edge"}))
 
 
-def check(code: str, peer: str = "b", group: str = "edge") -> dict[str, Any]:
-    return {"name": f"{group}/{peer} link", "code": code, "group": group, "peer": peer, "status": "warn"}
+def check(code: str, peer: str = "b", group: str = "edge", **fields: str) -> dict[str, Any]:
+    return {"name": f"{group}/{peer} link", "code": code, "group": group, "peer": peer, "status": "warn"} | fields
 
 
 def test_a_link_that_broke_after_doctor_looked_is_a_problem() -> None:
@@ -22,8 +22,18 @@ def test_a_link_that_broke_after_doctor_looked_is_a_problem() -> None:
     assert [one["status"] for one in join_problems(now(b="blocked", c="failed"), [])] == ["fail", "fail"]
 
 
-def test_the_check_of_the_same_state_stands_for_the_link_because_it_has_the_remedy() -> None:
-    assert join_problems(now(b="backing-off"), [check("link-down")]) == [check("link-down")]
+def test_a_check_of_the_present_state_adds_its_remedy_to_the_figures_of_the_link() -> None:
+    [found] = join_problems(now(b="backing-off"), [check("link-down", remedy="start it")])
+    assert (found["link"]["state"], found["remedy"], found["status"]) == ("backing-off", "start it", "warn")
+
+
+def test_what_waits_for_a_link_that_does_not_run_is_no_problem_of_its_own() -> None:
+    waiting = [check("pending-deliveries"), check("waiting-lag", status="fail"), check("link-down")]
+    [found] = join_problems(now(b="backing-off"), waiting)
+    assert (found["link"]["peer"], found["status"]) == ("b", "fail")
+    for other in ("event-expiry", "failed-deliveries"):
+        assert check(other) in join_problems(now(b="backing-off"), [check(other)])
+    assert join_problems(now(c="paused"), waiting[:1])[1:] == waiting[:1], "of a link that runs"
 
 
 def test_a_check_of_a_state_that_the_link_has_left_is_not_shown() -> None:
