@@ -131,6 +131,7 @@ class AllNodes:
             "events": None if node.summary is None else sum(each["events"] for each in summary.groups),
             "links": links,
             "attention": self._attention(node, odd),
+            "examined": node.findings is not None,
         }
 
     def _attention(self, node: RemoteNode, odd: Mapping[str, int]) -> list[dict[str, str]] | None:
@@ -138,7 +139,10 @@ class AllNodes:
         if node.summary is None or node.problem or node.refusal:
             return None
         urls = self._urls[node.name]
-        items = [{"words": item.words, "url": urls.to(*item.path, **item.query)} for item in node.attention]
+        items = [
+            {"words": item.words, "url": urls.to(*item.path, **item.query)}
+            for item in [*node.attention, *(node.findings or ())]
+        ]
         names = {str(shown["node"]) for shown in node.summary.maps.values()}
         if number := max((odd.get(name, 0) for name in names), default=0):
             items.append({"words": f"{counted(number, 'link')} whose ends disagree", "url": "#map-links"})

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from eventd.console.drawing.router_picture import state_of
+from eventd.console.pages.link_problems import without_links
 from eventd.console.view.node_view import NodeView
 from eventd.errors import EventdError
 from eventd.text.plural import counted
@@ -35,6 +36,19 @@ async def read_attention(view: NodeView) -> list[AttentionItem]:
     for read in (_read_letters, _read_subscriptions, _read_callbacks, _read_routers):
         found += await _read_one(read, view)
     return found
+
+
+async def read_findings(view: NodeView) -> list[AttentionItem] | None:
+    """Return what doctor finds at a node besides links that do not run; None if it cannot be read.
+
+    It is what the overview of the node lists, and takes the longest.
+    """
+    try:
+        checks = (await view.call("doctor.examine"))["checks"]
+        found = [one for one in without_links(checks) if one["status"] in ("warn", "fail")]
+    except (EventdError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return [AttentionItem(f"{counted(len(found), 'finding')} of doctor", ("doctor",))] if found else []
 
 
 async def _read_one(read: Callable[[NodeView], Awaitable[list[AttentionItem]]], view: NodeView) -> list[AttentionItem]:

@@ -14,7 +14,7 @@ from eventd.api.keys.scopes import SCOPES
 from eventd.client.connection import Connection
 from eventd.client.refusals.kinds import Lost
 from eventd.console.many.answers import check_groups, check_map, of_another_form, showable
-from eventd.console.many.attention import AttentionItem, read_attention
+from eventd.console.many.attention import AttentionItem, read_attention, read_findings
 from eventd.console.view.over_http import OverHttpView
 from eventd.console.view.sent_answers import SentAnswers
 from eventd.errors import EventdError, Forbidden, Unauthorized, Unavailable
@@ -39,6 +39,9 @@ FRESH_SECONDS: Final = 0.9
 """Seconds after which a summary is requested again when a page shows it."""
 ATTENTION_SECONDS: Final = 10.0
 """How often a node is asked what needs attention besides its links, while a page shows it: that may take it longer."""
+FINDINGS_SECONDS: Final = 30.0
+"""The same for what doctor finds, at least: a node spends a tenth of its time on it at most."""
+FINDINGS_REST: Final = 9.0
 WANTED_SECONDS: Final = 10.0
 """Seconds for which the map of a group is requested with each summary after a page has shown it."""
 
@@ -92,6 +95,10 @@ class RemoteNode:
         """Whether that error was that it refuses the key; otherwise the address may be that of another program."""
         self.attention: list[AttentionItem] = []
         """What needs attention besides links, as the node said at most `ATTENTION_SECONDS` ago while it answers."""
+        self.findings: list[AttentionItem] | None = None
+        """What doctor found when it was asked last; None if that is not known."""
+        self._examining: asyncio.Task[None] | None = None
+        self._examined_until = 0.0
         self._attended: float | None = None
         self._attending: asyncio.Task[None] | None = None
 
@@ -256,6 +263,9 @@ class RemoteNode:
 
     def _attend(self) -> None:
         """Ask what needs attention besides links, beside the next summary, which must not wait for it."""
+        is_due = self._clock.monotonic() >= self._examined_until
+        if is_due and (self._examining is None or self._examining.done()):
+            self._examining = self._spawn(self._read_findings(), f"doctor of {self.name}")
         if self._is_fresh(self._attended, ATTENTION_SECONDS) or (self._attending and not self._attending.done()):
             return
         self._attended = self._clock.monotonic()
@@ -264,6 +274,13 @@ class RemoteNode:
     async def _read_attention(self) -> None:
         view = OverHttpView(self.name, self._send_aside, self._decode, self._key, {}, self._sent)
         self.attention = await read_attention(view)
+
+    async def _read_findings(self) -> None:
+        begun = self._clock.monotonic()
+        view = OverHttpView(self.name, self._send_aside, self._decode, self._key, {}, self._sent)
+        self.findings = await read_findings(view)
+        ended = self._clock.monotonic()
+        self._examined_until = ended + max(FINDINGS_SECONDS, FINDINGS_REST * (ended - begun))
 
     async def _send_aside(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], is_file: bool = False

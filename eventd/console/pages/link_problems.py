@@ -62,6 +62,17 @@ def join_problems(now: LinkProblems, checks: Sequence[Mapping[str, Any]]) -> lis
     return [*found.values(), *kept]
 
 
+def without_links(checks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the checks that are not about links that do not run, or about what waits for them."""
+    links = {(check.get("group"), check.get("peer")) for check in checks if check.get("code") in _STATE_OF}
+    return [
+        check
+        for check in checks
+        if check.get("code") not in _STATE_OF
+        and not (check.get("code") in _CONSEQUENCES and (check.get("group"), check.get("peer")) in links)
+    ]
+
+
 def _worsen(problem: dict[str, Any], check: Mapping[str, Any]) -> None:
     if check["status"] == "fail":
         problem["status"] = "fail"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from eventd.console.many.attention import read_attention
+from eventd.console.many.attention import read_attention, read_findings
 from eventd.console.view.node_view import NodeView
 from eventd.errors import Forbidden
 
@@ -58,3 +58,17 @@ async def test_what_cannot_be_read_hides_nothing_else() -> None:
     for nothing in (Forbidden("no"), {}, {"subscriptions": [1]}, {"subscriptions": None}, []):
         found = await words(subscriptions__list=nothing, callbacks__list={"callbacks": [{"state": "failed"}]})
         assert found == ["1 callback failed"]
+
+
+async def test_findings_of_doctor_are_counted_without_those_of_links_that_do_not_run() -> None:
+    async def found(checks: Any) -> list[str] | None:
+        items = await read_findings(cast(NodeView, Answers({"doctor.examine": checks})))
+        return None if items is None else [item.words for item in items]
+
+    lag, runs = {"status": "warn", "code": "delivery-lag"}, {"status": "fail", "code": "subscription-runs"}
+    link, waits = ({"status": "warn", "code": code, "peer": "b"} for code in ("link-down", "pending-deliveries"))
+    assert await found({"checks": [lag, runs, link, waits, {"status": "pass"}]}) == ["2 findings of doctor"]
+    assert await found({"checks": [waits]}) == ["1 finding of doctor"], "the link runs"
+    assert await found({"checks": [link, {"status": "pass", "code": "delivery-lag"}]}) == []
+    for nothing in (Forbidden("no"), {}, {"checks": None}, {"checks": [1]}, []):
+        assert await found(nothing) is None, "that is not to say that there is nothing"
