@@ -144,7 +144,7 @@ def _name_of(route: Route) -> str:
 
 
 def _read(kept: KeptAnswer) -> Any:
-    """Return an answer as a client reads it. Raises the error that it reports."""
+    """Decode the answer that was kept for repetitions of a request. Raises the error that it reports."""
     if kept.status >= 400:
         raise restore(kept.status, kept.body)
     return msgspec.json.decode(kept.body)

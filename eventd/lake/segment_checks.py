@@ -36,7 +36,7 @@ _LONGEST: Final = 4 * MAX_TEXT
 _LEAST: Final = -1
 """The lowest number, position, seq or count in a ledger: -1, which stands for an unknown value."""
 _WHOLE: Final = (ColumnType.INT64, ColumnType.INT32, ColumnType.INT16)
-"""The types of columns of whole numbers: no row has one that is lower than `_LEAST`."""
+"""The types of columns of whole numbers. Their values are from `_LEAST` to `LARGEST`, except in the columns `_ANY`."""
 
 
 class Bounds(NamedTuple):

@@ -177,7 +177,10 @@ class PeerReports:
             await self._clock.sleep(max(0.1, begun + ROUND_SECONDS - self._clock.monotonic()))
 
     async def _ask_all(self, question: StatusQuestion) -> None:
-        """Ask all peers that are due, a few at the same time, so that a slow one does not delay the others."""
+        """Ask the peers that are due, of the first `MOST_ASKED`.
+
+        A few are asked at the same time, so that a slow one does not delay the others.
+        """
         config, now = self._config(), self._clock.monotonic()
         peers = peers_of(config)[:MOST_ASKED]
         self._peers = {peer.node_name: self._peers.get(peer.node_name, _Peer()) for peer in peers}

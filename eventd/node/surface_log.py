@@ -1,4 +1,4 @@
-"""Writes the metrics of the Routemaster surface to the log, one line for each, as Routemaster did."""
+"""Writes the metrics of the Routemaster surface to the log from time to time, one line for each value."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def _open(family: int, address: Address, opening: _Opening, limits: Transp
 
 def _log_failure(error: Exception, remote: str) -> None:
     fields = {"remote": remote, "reason": f"{type(error).__name__}: {error}"}
-    logger.warning("QUIC connection failed", extra=fields, exc_info=error)
+    logger.warning("a fault ended a QUIC connection", extra=fields, exc_info=error)
 
 
 class _ClientCarrier:

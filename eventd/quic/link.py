@@ -25,7 +25,7 @@ class NoStreamsLeft(Exception):
 
 
 class LinkEvents(Protocol):
-    """Interface: the user of one connection. A callback must not block, and may write."""
+    """Interface: the user of one connection. Its methods must not block, and may write."""
 
     def opened(self) -> None:
         """Note that the handshake is complete."""

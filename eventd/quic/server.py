@@ -247,7 +247,7 @@ class QuicServer:
         self._failed(reason)
         if self._pause.is_over(reason):
             fields = {"remote": remote, "reason": f"{reason}: {error}"}
-            logger.warning("QUIC connection failed", extra=fields, exc_info=error)
+            logger.warning("a fault ended a QUIC connection", extra=fields, exc_info=error)
 
     def _socket_failed(self, error: OSError) -> None:
         self._failed(type(error).__name__)

@@ -20,7 +20,7 @@ _OF_LOCATIONS = (
     "EVENTD_LOCAL_SOCKET",
 )
 ROUTEMASTER_SECRETS = ("ROUTEMASTER_ROOT_KEY", "ROUTEMASTER_CLIENTS")
-"""Variables of Routemaster that no child process gets."""
+"""Variables with secrets of the Routemaster surface: the workers and the lake process of a node do not get them."""
 _OF_LIBPQ = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE", "PGSERVICEFILE", "PGSYSCONFDIR", "PGOPTIONS")
 _OF_PROBES = (
     *("EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE"),
@@ -94,7 +94,7 @@ def editor_command(environ: Mapping[str, str] | None = None) -> str:
 def cache_folder(environ: Mapping[str, str] | None = None) -> str:
     """Return the folder of this user for routerctl's cached files, which may be deleted.
 
-    Empty without a home folder.
+    Empty with neither XDG_CACHE_HOME nor a home folder.
     """
     environ = os.environ if environ is None else environ
     named, home = environ.get("XDG_CACHE_HOME", ""), environ.get("HOME", "")

@@ -340,7 +340,10 @@ def _backlog_counts(ahead: Backlog, stale: Sequence[Record], cursor: Cursor | No
 
 
 def _read_letters(conn: Connection, context: _GroupContext, peer: PeerConfig, most: int) -> _DeadLetterCounts:
-    """Return the counts of a peer's dead letters, of which `most` are read."""
+    """Return the counts of all dead letters of a peer. Only the newest `most` are read and judged.
+
+    Older ones count as retryable, and as refused again if all that were read and are live are.
+    """
     name = link_name(peer.group, peer.node_name)
     total = context.letters.get(name, 0)
     if not total:

@@ -1,4 +1,4 @@
-"""Counts the newest events that a peer's cursor has passed, by outcome: one by one, in a bounded number of reads."""
+"""Counts, by outcome, the newest events that a peer's cursor has passed, in a bounded number of pages."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class AlreadyDone(EventdError):
 
 
 class KeptAnswer(NamedTuple):
-    """An answer: its HTTP status, its body, and whether it is a repetition of the first request's answer."""
+    """The answer that is kept for repetitions of a request: its HTTP status and body, and whether it is repeated."""
 
     status: int
     body: bytes

@@ -41,7 +41,7 @@ class Verdict(StrEnum):
 
 
 class Judgement(NamedTuple):
-    """A record that the peer does not hold, and why."""
+    """An event of the comparison that the peer does not hold, and why: not each reason is a fault."""
 
     record: ListedRecord
     verdict: Verdict

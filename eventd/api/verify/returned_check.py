@@ -77,7 +77,7 @@ class _ReturnedEvent(NamedTuple):
 class _JudgedBatch(NamedTuple):
     """The digests, by id, of the events of a batch, if they result in the digest that the batch's receipt states.
 
-    None otherwise.
+    Empty otherwise.
     """
 
     digests: Mapping[str, bytes] = {}
@@ -187,8 +187,10 @@ class ReturnedCheck:
         return Returned(returned.event, returned.body, receipt.batch, "", batch.confirmed)
 
     async def _prove(self, stated: BatchReceipt, receipt: Receipt, answer: _CheckedAnswer) -> _JudgedBatch:
-        """Compose the batch again, and return the digests of its events if the batch has the digest that the receipt
-        states."""
+        """Compose the batch again, and return the digests of its events if they give the digest in the receipt.
+
+        An empty judgement otherwise, and for a batch that cannot be composed again, such as a repair.
+        """
         covered = Range.from_header(stated.range)
         confirmed = await self._require_agreement(receipt, covered)
         ids = stated.ids

@@ -136,7 +136,8 @@ class StageResults:
 def completeness_of(figures: Figures, *, sure: bool) -> float | None:
     """Return the completeness in percent, rounded down to four decimals; 100 if nothing was due.
 
-    None if not `sure` (the ledgers do not reach far enough), or if deliveries are unproven.
+    None if not `sure` (the ledgers do not reach far enough), or if a delivery could not be judged (`unproven`).
+    A delivery that only the sender claims counts as delivered.
     """
     due = figures.delivered + figures.missing + figures.disputed
     if not sure or figures.unproven:

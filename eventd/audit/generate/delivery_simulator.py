@@ -84,7 +84,7 @@ class DeliverySimulator:
     def _pending_batches(self, link: Link, numbers: Ints) -> PendingBatches:
         """Return a pending batch for each commit of the sender to the link's group, ready at its time.
 
-        Commits after the end of the simulated period are left out.
+        `numbers`: of all events of the sender in the group. Commits after the end of the simulated period are left out.
         """
         emitter = self.world.emitters[link.sender]
         commits = np.flatnonzero((emitter.group == link.group) & (emitter.at < self.world.settings.end))

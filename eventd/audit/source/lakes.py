@@ -142,9 +142,10 @@ class LakeOrigin:
             )
 
     def _survey(self, place: str) -> Survey:
-        """Return a survey of the lake `place`: the previous one if its files have the same paths and sizes.
+        """Return a survey of the lake `place`: the previous one if its files still have the same paths and sizes.
 
-        Streams survey often, so manifests are not read again then. Files of other ledgers are not compared.
+        Streams survey often, so manifests are not read again then. Only states of nodes and the files of the ledger
+        table `options.book` are compared.
         """
         storage = self._storage(place)
         book = self._options.book.value

@@ -149,7 +149,8 @@ def _is_address(text: str) -> bool:
 def _parts(value: str) -> list[str]:
     """Return the names in the value of a member: the host of a URL, the parts of `group:edge` or `edge/cloud`.
 
-    The value itself if it has no parts, or one that is too short to be replaced alone.
+    A path, or a value without parts, as it is. If a part is too short to be replaced alone, the whole value as well. IP
+    addresses, and parts that are numbers, such as ports, are left out.
     """
     try:
         host = urlsplit(value).hostname or ""

@@ -67,10 +67,11 @@ def _past_age(end: Mapping[str, Any] | None, owner: str, silent: Set[str]) -> fl
 
 
 def table_rows(links: Iterable[Mapping[str, Any]], silent: Set[str]) -> list[dict[str, Any]]:
-    """Return links for a table, with the ages of what is news of the past: `past` of the state, `receivedPast` of what
-    the receiver reports; None for the others.
+    """Return links for a table, with the ages of old reports.
 
-    `carries`: whether the link carries events now; `sentRate` and `receivedRate` are None unless it does.
+    `past`: the age of the state, if its report is old or its node is in `silent`, else None; `receivedPast`: the same for
+    what the receiver reports. `carries`: whether the link carries events now. `sentRate` and `receivedRate` are None
+    unless it does and the report is recent.
     """
     return [_table_row(link, silent) for link in links]
 

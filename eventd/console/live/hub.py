@@ -192,7 +192,7 @@ class Hub:
         return max(1, sum(view.viewers > 0 for view in self._views.values()))
 
     async def _rest(self, view: LiveView, begun: float, took: float, cost: float) -> None:
-        """Wait until the view may be rendered again, has newcomers, is due, or has no viewers any more.
+        """Wait until the view may be rendered again, has newcomers or data that it lacked, or has no viewers any more.
 
         The length of the wait depends on the number of views, which may change during the wait.
         """

@@ -113,7 +113,11 @@ def _retried(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def _returned_some(answer: dict[str, Any]) -> None:
-    """Raise Conflict if no dead letter was left."""
+    """Raise Conflict if the queue has no dead letter that could be returned to it."""
+    if not answer["retried"] and not answer["complete"]:
+        raise Conflict(
+            "no dead letter of the queue was found yet", hint="its topic of dead letters is long: retry again"
+        )
     if not answer["retried"]:
         raise Conflict("the queue has no dead letter any more", hint="the topic of dead letters shows what it holds")
 

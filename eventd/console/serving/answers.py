@@ -45,14 +45,14 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
 }
 _HTTPS_ONLY: Final = "max-age=31536000"
-_COMPRESSED_FROM: Final = 1024
-"""Minimum size in bytes of a page that is compressed."""
+_UNCOMPRESSED_CHARACTERS: Final = 1024
+"""A page with more characters than this is compressed."""
 
 
 def html(text: str, status: int = 200) -> web.Response:
     """Return a page."""
     response = web.Response(text=text, status=status, content_type="text/html", headers=HEADERS)
-    if len(text) > _COMPRESSED_FROM:
+    if len(text) > _UNCOMPRESSED_CHARACTERS:
         response.enable_compression()
     return response
 

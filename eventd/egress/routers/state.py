@@ -47,7 +47,7 @@ router's name."""
 
 
 class DeclaredRouter(NamedTuple):
-    """A router as loaded: its row, its options, and the kind of its copies."""
+    """A router as loaded: its row and its options. `kind` is equal for routers that make equal copies."""
 
     line: RouterRow
     router: Router

@@ -72,7 +72,7 @@ class RequestSpec(Form):
 
 
 class PluginName(Form):
-    """The plugin to run."""
+    """The metadata of a request: which Plugin it is for."""
 
     name: Name = Field(description="The name of the Plugin.")
 

@@ -145,7 +145,7 @@ def _tables(path: Path) -> set[str]:
 
 
 def _logged_tables(path: Path) -> set[str]:
-    """Return the table names of the file with its write-ahead log. Copies both."""
+    """Return the table names of the file together with its write-ahead log, from a copy of both; none without a log."""
     log = Path(f"{path}-wal")
     if not log.is_file():
         return set()

@@ -49,7 +49,7 @@ def read_keys(conn: Connection) -> list[KeyRow]:
 
 
 def read_api_keys(conn: Connection) -> list[KeyRow]:
-    """Return every key of the API, as `read_keys` does."""
+    """Return every key of the API, also revoked and expired ones, sorted by name."""
     return [line for line in read_keys(conn) if line.surface == API]
 
 

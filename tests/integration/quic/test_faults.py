@@ -59,7 +59,7 @@ async def test_an_exception_of_the_library_ends_one_connection(
             server.link._expire()
         with caplog.at_level(logging.WARNING):
             await check_alone(served, bad, good, server)
-        assert len([line for line in caplog.records if line.message == "QUIC connection failed"]) <= 1
+        assert len([line for line in caplog.records if line.message == "a fault ended a QUIC connection"]) <= 1
 
 
 async def test_an_exception_of_the_user_ends_one_connection(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ async def test_a_fault_of_many_connections_is_logged_once_and_counted_each_time(
             client.link.close()
         assert served.failures == ["RuntimeError"] * 5
         assert [line.message for line in caplog.records if line.levelno >= logging.WARNING] == [
-            "QUIC connection failed"
+            "a fault ended a QUIC connection"
         ]
 
 

@@ -24,7 +24,7 @@ from eventd.store.rows.registry import announce, read_resources
 
 
 class ListLinks(Params):
-    """The links of one group."""
+    """Whose links to list: all of a group, or those to and from one peer."""
 
     group: str
     peer: str = Field(default="", description="Only this peer, by its node name.")
