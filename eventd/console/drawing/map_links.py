@@ -69,7 +69,7 @@ def _past_age(end: Mapping[str, Any] | None, owner: str, silent: Set[str]) -> fl
 def table_rows(links: Iterable[Mapping[str, Any]], silent: Set[str]) -> list[dict[str, Any]]:
     """Return links for a table, with the ages of old reports.
 
-    `past`: the age of the state, if its report is old or its node is in `silent`, else None; `receivedPast`: the same for
+    `past`: the age of the state, if its report is old or its node is `silent`, else None; `receivedPast`: the same for
     what the receiver reports. `carries`: whether the link carries events now. `sentRate` and `receivedRate` are None
     unless it does and the report is recent.
     """
