@@ -130,8 +130,9 @@ async def ask_apply(visit: Visit, params: dict[str, Any]) -> Question:
 async def _ask_change(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask for a new version of one resource, then ask for confirmation of its changes.
 
-    `made_from` of the parameters is the version from which the visitor's text was made. If another version has been
-    applied since, the question says so, and shows what the text would change in that version.
+    `made_from` of the parameters is the version from which the visitor's text was made; it stays until a difference was
+    shown, so that a correction does not lose the conflict. If another version has been applied since, the question says
+    so, and shows what the text would change in that version.
     """
     kind, name, seen = params["kind"], params["name"], params.pop("seen", "")
     text, made_from = params.get("text", ""), params.pop("made_from", "")
@@ -160,6 +161,7 @@ async def _ask_change(visit: Visit, params: dict[str, Any]) -> Question:
         changes = await _planned_changes(visit, params)
         _require_only(row, changes)
     except EventdError as error:
+        params["made_from"] = made_from
         return Question(title, lines, fields=_TEXT, ready=False, button=_SHOW, problem=_refused(error))
     if all(one["action"] == "unchanged" for one in changes):
         lines = (*lines, "The text is what is stored: there is nothing to apply.")

@@ -100,6 +100,8 @@ async def test_a_change_says_that_another_was_applied_meanwhile(site: Site, brow
     form["text"] = form["text"].replace("http://127.0.0.1:1", "http://127.0.0.1:2")
     asked = _form_of((await one.post("/console/do/resources.apply", **form)).text)
     await site.apply(peer("b", 3))
+    mistake = asked | {"text": asked["text"].replace("groupRef: edge", "groupRef: none")}
+    asked = _form_of((await one.post("/console/do/resources.apply", **mistake)).text) | {"text": asked["text"]}
     conflict = await one.post("/console/do/resources.apply", **asked)
     assert "Conflict: EventPeer edge-b has changed meanwhile" in conflict.text
     assert "http://127.0.0.1:3" in conflict.text, "the difference is that to what is stored now"
