@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -20,6 +21,10 @@ _MOST: Final = 9_999_999
 
 _LONGEST: Final = 40
 """Maximum number of characters of a state that are shown."""
+MOST_COUNTED: Final = 20_000
+"""Maximum number of groups, subscriptions, callbacks or routers of an answer that are counted."""
+MOST_STATES: Final = 8
+"""Maximum number of states of a noun that are shown by themselves; there are fewer, unless a node invents some."""
 
 
 class AttentionItem(NamedTuple):
@@ -55,12 +60,12 @@ async def _read_one(read: Callable[[NodeView], Awaitable[list[AttentionItem]]], 
     """Return nothing for what cannot be read: an older program does not know it, a key of some groups may not."""
     try:
         return await read(view)
-    except (EventdError, KeyError, TypeError, ValueError, AttributeError):
+    except (EventdError, KeyError, TypeError, ValueError, ArithmeticError, AttributeError):
         return []
 
 
 async def _read_letters(view: NodeView) -> list[AttentionItem]:
-    groups = (await view.call("dead_letters.all", limit=1))["groups"]
+    groups = (await view.call("dead_letters.all", limit=1))["groups"][:MOST_COUNTED]
     number = sum(int(group["count"]) for group in groups)
     at_least = "" if all(group["exact"] for group in groups) else "at least "
     words = f"{at_least}{counted(min(number, _MOST), 'dead letter')}"
@@ -83,9 +88,15 @@ async def _read_routers(view: NodeView) -> list[AttentionItem]:
 
 
 def _by_state(noun: str, states: Iterable[str]) -> list[AttentionItem]:
-    """Return an item for each state that needs attention. The page of the noun filters by it."""
-    numbers = Counter(str(state)[:_LONGEST] for state in states if state not in _CALM)
-    return [
+    """Return an item for each state that needs attention. The page of the noun filters by it.
+
+    What a node answers is counted up to `MOST_COUNTED`, and of more than `MOST_STATES` states, the rest is one item.
+    """
+    numbers = Counter(str(state)[:_LONGEST] for state in islice(states, MOST_COUNTED) if state not in _CALM)
+    shown = dict(numbers.most_common(MOST_STATES))
+    items = [
         AttentionItem(f"{counted(number, noun)} {state}", (f"{noun}s",), {"state": state})
-        for state, number in sorted(numbers.items())
+        for state, number in sorted(shown.items())
     ]
+    rest = numbers.total() - sum(shown.values())
+    return [*items, AttentionItem(f"{counted(rest, noun)} in other states", (f"{noun}s",))] if rest else items

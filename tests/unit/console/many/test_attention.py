@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from eventd.console.many.attention import read_attention, read_findings
+from eventd.console.many.attention import MOST_COUNTED, MOST_STATES, read_attention, read_findings
 from eventd.console.view.node_view import NodeView
 from eventd.errors import Forbidden
 
@@ -72,3 +72,13 @@ async def test_findings_of_doctor_are_counted_without_those_of_links_that_do_not
     assert await found({"checks": [link, {"status": "pass", "code": "delivery-lag"}]}) == []
     for nothing in (Forbidden("no"), {}, {"checks": None}, {"checks": [1]}, []):
         assert await found(nothing) is None, "that is not to say that there is nothing"
+
+
+async def test_a_node_that_invents_states_fills_no_page() -> None:
+    invented = [{"state": f"state-{number}"} for number in range(MOST_COUNTED + 5)]
+    found = await words(
+        subscriptions__list={"subscriptions": invented},
+        dead_letters__all={"groups": [{"count": float("inf"), "exact": True}]},
+    )
+    assert len(found) == MOST_STATES + 1
+    assert found[-1] == f"{MOST_COUNTED - MOST_STATES:,} subscriptions in other states"
