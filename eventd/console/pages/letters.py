@@ -49,7 +49,10 @@ async def ask_drop(visit: Visit, params: dict[str, Any]) -> Question:
     else:
         owner = f"{'a peer' if count == 1 else 'peers'} of group {params.get('group', '')}"
     what = "The event is never delivered." if count == 1 else "The events are never delivered."
-    lines = (f"This drops {_named(params.get('ids', []))} of {owner}. {what}",)
+    lines = (
+        f"This drops {_named(params.get('ids', []))} of {owner}. {what}",
+        *await _events_of(visit, params.get("ids", [])),
+    )
     title = "Drop the dead letter?" if count == 1 else f"Drop {count:,} dead letters?"
     return Question(title, lines, count=count, stated=("group", "callback", *_few("ids", params.get("ids", []))))
 
@@ -59,6 +62,22 @@ def _named(ids: list[str]) -> str:
     themselves."""
     names = ", ".join(ids[:_MOST_NAMED])
     return f"{counted(len(ids), 'dead letter')} ({names}{', …' if len(ids) > _MOST_NAMED else ''})"
+
+
+async def _events_of(visit: Visit, ids: list[str]) -> list[str]:
+    """Return the first of these dead letters in sentences: event, owner and reason."""
+    named = [int(one) for one in ids[:_MOST_NAMED] if one.isascii() and one.isdigit() and len(one) < 19]
+    if not named or not visit.view.may("dead_letters.all"):
+        return []
+    try:
+        found = await visit.view.call("dead_letters.all", ids=named)
+    except Invalid:  # an older node
+        return []
+    return [
+        f"Event {one['eventId']} of the {one['kind']} {one['owner']} in {one['group'] or one['topic']}:"
+        f" {one['reason']}."
+        for one in found["deadLetters"]
+    ]
 
 
 def _few(name: str, ids: list[str]) -> tuple[str, ...]:
@@ -85,7 +104,7 @@ async def ask_drop_chosen(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before the chosen dead letters are dropped."""
     ids = _picked(params)
     what = "it is never delivered" if len(ids) == 1 else "they are never delivered"
-    lines = (f"Drops {_named(ids)}: {what} and cannot be restored.",)
+    lines = (f"Drops {_named(ids)}: {what} and cannot be restored.", *await _events_of(visit, ids))
     return Question(f"Drop {counted(len(ids), 'dead letter')}?", lines, count=len(ids), stated=_few("pick", ids))
 
 

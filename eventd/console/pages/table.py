@@ -37,6 +37,7 @@ from eventd.console.pages.actions import PageAction
 from eventd.console.pages.visit import AnyPage, Visit
 from eventd.console.rendering.urls import unquoted_part
 from eventd.console.view.node_view import NodeView, V0Request
+from eventd.console.view.permissions import scopes_for
 
 ShowPage = Callable[[Visit], Awaitable[AnyPage]]
 
@@ -72,10 +73,8 @@ class PageRoute(NamedTuple):
 
     @property
     def needed(self) -> str:
-        """Return what the page needs, in words."""
-        if isinstance(self.needs, V0Request):
-            return f"{self.needs.method} /v0/{'/'.join(self.needs.path)}"
-        return self.needs
+        """Return the scopes that the page needs, in words."""
+        return scopes_for(self.needs)
 
 
 PAGES: Final[tuple[PageRoute, ...]] = (

@@ -95,6 +95,7 @@ def templates() -> Environment:
         formats.size,
         formats.rate,
         formats.lines,
+        formats.last_line,
         counted,
     )
     found.filters |= {one.__name__: one for one in plain} | {"moment": _moment, "exact": _exact, "prose": _prose}

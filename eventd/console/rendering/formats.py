@@ -116,6 +116,11 @@ def lines(text: str) -> Markup:
     return Markup("<br>").join(found) if found else Markup(NONE)
 
 
+def last_line(text: str) -> str:
+    """Return the last line of a text that is not blank, where a program's traceback names the error."""
+    return text.strip().rpartition("\n")[2].strip()
+
+
 class LinkedCommand(NamedTuple):
     """A command in a text: where it begins and ends, and the page that does the same, with the text of its link."""
 

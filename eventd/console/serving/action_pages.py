@@ -21,6 +21,7 @@ from eventd.console.serving.answers import html, see
 from eventd.console.serving.forms import read_form
 from eventd.console.serving.layout import Layout
 from eventd.console.serving.preferences import Preferences
+from eventd.console.view.permissions import scopes_for
 from eventd.errors import EventdError, Forbidden, Invalid
 from eventd.text.quoting import quoted
 
@@ -44,7 +45,8 @@ class ActionPages:
         """Ask (GET), or do the action (POST)."""
         action = ACTIONS[operation]
         if not action.may(visit.view, operation):
-            refused = Forbidden(f"your key may not use {operation}", hint="sign in with a key that has its scope")
+            needed = scopes_for(action.request or operation)
+            refused = Forbidden(f"this action needs a key with {needed}", hint="sign in with such a key")
             if request.method != "POST":
                 raise refused
             return await self._try(operation, visit, await read_form(request), preferences, refused)
@@ -150,7 +152,8 @@ class ActionPages:
             "error": error,
             "sure": (question.count or 0) > SURE_FROM,
         }
-        status = API_FORM.status(error) if error else 422 if problem or question.problem else 200
+        refused = problem or (asked is not None and question.problem)  # a link to a question is answered with a page
+        status = API_FORM.status(error) if error else 422 if refused else 200
         page = ShownPage(question.title, "question.html", data, live=False, status=status)
         return html(self._layout.alone(page, visit, preferences, 0), status)
 

@@ -132,7 +132,8 @@ class Site(Generic[Someone]):
 
     async def _show(self, found: FoundPage, visit: Visit) -> AnyPage:
         if not found.route.is_open_to(visit.view, found.names):
-            raise Forbidden(f"this page needs a key that may use {found.route.needed}")
+            hint = "sign in with another key, or ask an admin for one"
+            raise Forbidden(f"this page needs a key with {found.route.needed}", hint=hint)
         return await found.route.show(visit)
 
     def _visit(

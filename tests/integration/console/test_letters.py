@@ -59,12 +59,15 @@ async def test_a_dead_letter_is_dropped_after_a_question(site: Site, browser: Ma
     asked = await one.get(found[1].replace("&amp;", "&"))
     assert asked.heading == "Drop the dead letter?"
     assert "This drops 1 dead letter (2) of a peer of group edge. The event is never delivered." in asked.text
+    assert "Event d002 of the peer b in edge: loop." in asked.text
     (number,) = re.findall(r'name="ids" value="(\d+)"', asked.text)
     done = await one.post(
         "/console/do/dead_letters.drop", group="edge", ids=number, asked="yes", back="/console/dead-letters"
     )
     assert "The dead letter is dropped." in done.text
     assert done.text.count('<tr id="d-') == 1
+    (row,) = (await site.ask("actions.list", operation="dead_letters.drop"))["actions"]
+    assert row["object"] == "event d002 of peer b: loop", "the record tells which event was dropped"
 
 
 async def test_an_event_shows_its_dead_letter_with_the_actions_that_end_it(site: Site, browser: MakeBrowser) -> None:
@@ -80,7 +83,7 @@ async def test_an_event_shows_its_dead_letter_with_the_actions_that_end_it(site:
     await one.sign_in(ADMIN)
     page = (await one.get("/console/events/edge/e1")).text
     assert 'href="/console/dead-letters?kind=peer&amp;owner=b&amp;group=edge"' in page
-    assert "it wrote: one<br>two</td>" in page
+    assert "two<details><summary>All lines</summary>it wrote: one<br>two</details></td>" in page
     dropped = re.findall(r'href="(/console/do/dead_letters\.drop[^"]*)"', page)
     for url, heading in zip(dropped, ("Drop 1 dead letter?", "Drop the dead letter?"), strict=True):
         asked = await one.get(url.replace("&amp;", "&"))

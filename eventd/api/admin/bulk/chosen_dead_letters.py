@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from pydantic import Field
 
 from eventd.api.admin.bulk.bulk_actions import DROPPED, KEPT, RETRIED, BulkAction, BulkTarget, carry_out, find_obstacles
+from eventd.api.admin.deliveries.dead_letters import name_letters
 from eventd.api.framework.operations import Params, Services
 from eventd.api.keys.api_key import OWNER, ApiKey
 from eventd.errors import Invalid, NotFound
@@ -56,6 +57,8 @@ async def _settle(services: Services, params: ChooseLetters, action: BulkAction)
     now, caller = services.clock.now(), services.key or OWNER
     # Searched apart: all writers would wait for it.
     chosen = await services.database.read(_find, params.ids, action, caller, now)
+    if action == "drop":
+        name_letters([letter for one in chosen for letter in one.letters])
     results = await services.database.write(_carry_out, chosen, action, now)
     await services.take_over()
     return {

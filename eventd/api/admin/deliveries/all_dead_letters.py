@@ -19,6 +19,7 @@ from eventd.log.delivery.dead_letter_groups import (
     LetterGroup,
     count_letter_groups,
     read_letter_groups,
+    read_letters_by_id,
     read_letters_of,
     read_newest_letters,
 )
@@ -46,6 +47,7 @@ class ListAllDeadLetters(Params):
     )
     reason: str = Field(default="", description="Only those with this reason.")
     group: str = Field(default="", description="Only those of events of this EventGroup.")
+    ids: list[int] = Field(default=[], max_length=200, description="Only those with these ids.")
     brief: bool = Field(default=False, description="Leave the groups with their counts out of the answer.")
     after: int = Field(default=0, ge=0, description="Continue after the dead letter with this id.")
     limit: int = Field(default=50, ge=1, le=200, description="Maximum number of entries of the page.")
@@ -84,6 +86,8 @@ async def list_all(services: Services, params: ListAllDeadLetters) -> dict[str, 
 def _read(conn: Connection, params: ListAllDeadLetters, sees: Callable[[str], bool]) -> dict[str, Any]:
     if params.group:
         find_group(conn, params.group)
+    if params.ids:
+        return _read_chosen(conn, params, sees)
     groups, complete = read_letter_groups(conn)
     topics = read_topic_names(conn, sorted({group.topic_id for group in groups}))
     owners = {group: _owner(group.cursor, topics.get(group.topic_id, "")) for group in groups}
@@ -103,6 +107,18 @@ def _read(conn: Connection, params: ListAllDeadLetters, sees: Callable[[str], bo
         "groups": counted,
         "groupsComplete": complete,
     }
+
+
+def _read_chosen(conn: Connection, params: ListAllDeadLetters, sees: Callable[[str], bool]) -> dict[str, Any]:
+    """Return the dead letters with the requested ids that fit, newest first, without counts."""
+    found = read_letters_by_id(conn, params.ids)
+    topics = read_topic_names(conn, sorted({one.topic_id for one in found}))
+    shown = [
+        _show(one, topics)
+        for one in sorted(found, key=lambda one: one.id, reverse=True)
+        if _owner(one.cursor, topics.get(one.topic_id, "")).fits(params, sees) and params.reason in ("", one.reason)
+    ]
+    return {"deadLetters": shown, "next": None, "groups": [], "groupsComplete": True}
 
 
 def _search(

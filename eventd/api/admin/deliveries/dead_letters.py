@@ -12,8 +12,10 @@ from eventd.api.admin.deliveries.redelivery import PeerLink
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
+from eventd.api.framework.recorder import name_objects
 from eventd.egress.cursors import PEER, link_name, target_of
 from eventd.errors import Conflict, NotFound
+from eventd.groups.event_course import owner_of_letter
 from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.core.head import lock_head
 from eventd.log.core.scan import read_at
@@ -152,7 +154,15 @@ def start_retries(conn: Connection, judged: JudgedLetters, now: int) -> None:
 
 
 async def drop(services: Services, params: ChooseDeadLetters) -> dict[str, Any]:
+    if params.ids:
+        name_letters(await services.database.read(_chosen, params))
     return {"dropped": await services.database.write(_drop_now, params)}
+
+
+def name_letters(letters: Sequence[StoredDeadLetter]) -> None:
+    """Name dropped dead letters in the record of actions: afterwards, nothing else tells which events they were of."""
+    owners = [" ".join(owner_of_letter(letter.cursor)) for letter in letters]
+    name_objects([f"event {one.event_id} of {owner}: {one.reason}" for one, owner in zip(letters, owners, strict=True)])
 
 
 def _drop_now(conn: Connection, params: ChooseDeadLetters) -> int:
