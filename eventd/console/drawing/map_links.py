@@ -17,6 +17,7 @@ _STEPS: Final = (1.0, 100.0)
 """The rates, in events per second, from which on a line is drawn wider."""
 SILENT: Final = ("unreachable", "invalid")
 """The kinds of answers by which a node counts as silent, so that it needs attention."""
+_REPORTED: Final = ("self", "answered", "relayed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,27 @@ def _past_age(end: Mapping[str, Any] | None, owner: str, silent: Set[str]) -> fl
     return age if end is not None and (age > OLD_SECONDS or owner in silent) else None
 
 
-def table_rows(links: Iterable[Mapping[str, Any]], silent: Set[str]) -> list[dict[str, Any]]:
+def reporting_nodes(shown: Mapping[str, Any]) -> frozenset[str]:
+    """Return the nodes of an answer of `map.show` that have reported all of their links lately."""
+    return frozenset(
+        node["node"]
+        for node in shown["nodes"]
+        if node["answer"] in _REPORTED and not node.get("leftOut") and (node["ageSeconds"] or 0.0) <= OLD_SECONDS
+    )
+
+
+def table_rows(
+    links: Iterable[Mapping[str, Any]], silent: Set[str], reporting: Set[str] = frozenset()
+) -> list[dict[str, Any]]:
     """Return links for a table, with the ages of old reports.
 
     `past`: the age of the state, if its report is old or its node is `silent`, else None; `receivedPast`: the same for
     what the receiver reports. `carries`: whether the link carries events now. `sentRate` and `receivedRate` are None
-    unless it does and the report is recent.
+    unless it does and the report is recent. `absent`: whether the source, one of `reporting`, has no such link.
     """
-    return [_table_row(link, silent) for link in links]
+    return [
+        _table_row(link, silent) | {"absent": link["sender"] is None and link["from"] in reporting} for link in links
+    ]
 
 
 def _table_row(link: Mapping[str, Any], silent: Set[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from eventd.console.drawing.map_links import STATES, silent_nodes, table_rows
+from eventd.console.drawing.map_links import STATES, reporting_nodes, silent_nodes, table_rows
 from eventd.console.drawing.map_picture import draw_map
 from eventd.console.many.answers import check_description, check_found, check_letters
 from eventd.console.many.event_courses import note_arrivals
@@ -196,7 +196,7 @@ class AllNodes:
         at = {name: urls for name, urls in at.items() if name not in gone}
         for node in joined["nodes"]:
             node["console"] = gone.get(node["node"]) or (at[node["node"]].to() if node["node"] in at else "")
-        links = table_rows(joined["links"][:_MOST_ROWS], silent_nodes(joined))
+        links = table_rows(joined["links"][:_MOST_ROWS], silent_nodes(joined), reporting_nodes(joined))
         rows = {"nodes": joined["nodes"][:_MOST_ROWS], "links": links}
         return {
             "map": joined | rows | {"sites": at, "gone": gone},

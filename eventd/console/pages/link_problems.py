@@ -114,9 +114,21 @@ def list_findings(shown: Mapping[str, Any] | None, known: Set[tuple[str, str]] =
             "name": f"{group}: link from {link['from']} to {link['to']}",
             "status": "warn",
             "detail": "; ".join(link["findings"]),
+            "remedy": _remedy_for(group, link),
             "group": group,
             "peer": link["to"] if link["from"] == own else link["from"] if link["to"] == own else "",
         }
         for link in shown["links"]
         if link["findings"]
     ]
+
+
+def _remedy_for(group: str, link: Mapping[str, Any]) -> str:
+    """Return what to do about a link whose ends disagree."""
+    source, target = link["from"], link["to"]
+    if link["sender"] is None:
+        return (
+            f"if {source} should send to {target}, apply an EventPeer for {target} at {source}; if not, delete that for"
+            f" {source} at {target}, and if events still arrive, find out which node sends them"
+        )
+    return f"at {source}, compare what {target} has: routerctl verify --group {group} --peer {target}"

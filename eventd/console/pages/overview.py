@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventd.console.drawing.map_links import SILENT, STATES, silent_nodes, table_rows
+from eventd.console.drawing.map_links import SILENT, STATES, reporting_nodes, silent_nodes, table_rows
 from eventd.console.drawing.map_picture import draw_map
 from eventd.console.pages.link_problems import join_problems, list_findings, read_link_problems
 from eventd.console.pages.targets import target_of
@@ -78,7 +78,7 @@ async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:
     own = shown["node"]
     linked = {link["to"] if link["from"] == own else link["from"] for link in shown["links"] if own in _ends(link)}
     nodes = sorted(shown["nodes"], key=lambda node: (node["answer"] != "self", node["answer"] not in SILENT))
-    rows = table_rows(shown["links"][:_MOST_ROWS], silent_nodes(shown))
+    rows = table_rows(shown["links"][:_MOST_ROWS], silent_nodes(shown), reporting_nodes(shown))
     tables = {"nodes": nodes[:_MOST_ROWS], "links": rows}
     hidden = shown["leftOut"] + len(shown["links"]) - len(tables["links"])
     return found | {

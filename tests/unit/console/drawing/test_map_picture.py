@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventd.console.drawing.layout import MOST_DRAWN, MOST_HUBS, SECTORS, arrange, find_hubs
-from eventd.console.drawing.map_links import table_rows
+from eventd.console.drawing.map_links import reporting_nodes, silent_nodes, table_rows
 from eventd.console.drawing.map_picture import MapPicture, draw_map
 
 
@@ -75,6 +75,16 @@ def test_rates_are_those_of_links_that_carry_events_now() -> None:
         assert [row["sentRate"] for row in rows] == [row["receivedRate"] for row in rows] == expected
         assert [row["carries"] for row in rows] == [rate is not None for rate in expected]
     assert {line.link.rate for line in draw_map(answer).lines if line.link.target == "c"} == {0.0}
+
+
+def test_a_link_that_its_source_does_not_report_is_not_there_if_the_source_reports() -> None:
+    answer = shown([("hub", "b"), ("c", "hub"), ("d", "hub"), ("e", "hub")])
+    for link in answer["links"]:
+        link["sender"] = None
+    about = {"c": {"answer": "unreachable"}, "d": {"ageSeconds": 31.0}, "e": {"leftOut": 1}}
+    answer["nodes"] = [{"leftOut": 0} | node | about.get(node["node"], {}) for node in answer["nodes"]]
+    rows = table_rows(answer["links"], silent_nodes(answer), reporting_nodes(answer))
+    assert [row["absent"] for row in rows] == [True, False, False, False]
 
 
 def test_a_report_of_a_node_that_does_not_answer_now_is_old_and_that_of_the_other_end_is_not() -> None:

@@ -49,11 +49,15 @@ def test_checks_of_other_things_and_of_groups_whose_links_are_not_known_stay() -
 
 def test_findings_of_the_map_are_problems_that_lead_to_the_own_link() -> None:
     def link(source: str, target: str, *findings: str) -> dict[str, Any]:
-        return {"from": source, "to": target, "findings": list(findings)}
+        sender = None if source == "c" else {"state": "running"}
+        return {"from": source, "to": target, "findings": list(findings), "sender": sender}
 
     links = [link("a", "b", "x"), link("c", "a", "y"), link("b", "c", "z"), link("a", "c")]
     found = list_findings({"node": "a", "group": "edge", "links": links, "nodes": []})
     assert [(one["detail"], one["peer"]) for one in found] == [("x", "b"), ("y", "c"), ("z", "")]
+    remedies = [one["remedy"] for one in found]
+    assert remedies[0] == "at a, compare what b has: routerctl verify --group edge --peer b"
+    assert remedies[1].startswith("if c should send to a, apply an EventPeer for a at c;")
 
 
 def test_a_peer_that_does_not_answer_is_a_problem_also_while_its_link_has_nothing_to_send() -> None:
