@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from eventd.cli.support.naming import fields_of, names_in_text, names_of_object, router_parts
 from eventd.resources.kinds.registry import KINDS
 from eventd.runtime.chance import Chance
 
@@ -34,6 +35,8 @@ _ADDRESS: Final = re.compile(
 _HOST: Final = re.compile(r"(?<=://)[^/:\s\"'<>\[\]]+")
 _QUOTED: Final = re.compile(r'(?<==")[^"\n]*(?=")')
 _REPLACED: Final = re.compile(r"(?:x|ip)-[0-9a-f]{10}")
+_OBJECTS: Final = frozenset({"object", "objects"})
+"""Members that hold the object of an action: a noun or a kind, and a name."""
 _SHORTEST: Final = 2
 _COMMON: Final = frozenset(
     {
@@ -60,18 +63,27 @@ class Pseudonyms:
         self._known: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
 
-    def learn(self, value: Any, name: str = "") -> None:
-        """Note the names that a value of JSON holds."""
+    def learn(self, value: Any, name: str = "", *, nameless: bool = False) -> None:
+        """Note the names that a value of JSON holds. With `nameless`, its members `name` hold words of the product."""
         if isinstance(value, Mapping):
             if name in _KEYED_BY_NAMES:
                 self._add(value)
             for key, inner in value.items():
-                self.learn(inner, str(key))
+                self.learn(inner, str(key), nameless=nameless)
         elif isinstance(value, list):
             for inner in value:
-                self.learn(inner, "" if isinstance(inner, Mapping) else name)
-        elif isinstance(value, str) and name in _NAMES:
-            self._add(_parts(value))
+                self.learn(inner, "" if isinstance(inner, Mapping) else name, nameless=nameless)
+        elif isinstance(value, str):
+            self._add(names_in_text(value))
+            if name in _OBJECTS:
+                self._add(names_of_object(value))
+            elif name in _NAMES and not (nameless and name == "name"):
+                self._add(part for each in _parts(value) for part in router_parts(each))
+
+    def learn_text(self, text: str) -> None:
+        """Note the names that the lines of a log or the labels of metrics hold."""
+        for name, value in fields_of(text):
+            self.learn(value, name, nameless=True)
 
     def _add(self, words: Iterable[str]) -> None:
         self._known |= {word for word in words if len(word) >= _SHORTEST and word.lower() not in _COMMON}
@@ -99,7 +111,7 @@ class Pseudonyms:
         if self._pattern is None:
             longest_first = sorted(self._known, key=lambda word: (-len(word), word))
             words = "|".join(map(re.escape, longest_first)) or r"(?!)"
-            self._pattern = re.compile(rf"(?<![\w-])(?:{words})(?![\w-])")
+            self._pattern = re.compile(rf"(?<![\w-])(?:{words})(?!\w|-(?!>))")  # `a->b` is two names
         return self._pattern.sub(lambda found: self._address(found[0]) or self._word(found[0]), text)
 
     def log(self, text: str) -> str:

@@ -17,7 +17,16 @@ import typer
 from eventd import __version__
 from eventd.cli.gateway.bundle import ANSWERS, MANIFEST
 from eventd.cli.gateway.session import Session, connected_without_table
-from eventd.cli.support.collecting import FIXED, NAMELESS, Collected, collect_answers, read_logs, scrape_twice, versions
+from eventd.cli.support.collecting import (
+    FIXED,
+    NAMELESS,
+    UNNAMED,
+    Collected,
+    collect_answers,
+    read_logs,
+    scrape_twice,
+    versions,
+)
 from eventd.cli.terminal.output import note
 from eventd.errors import EventdError, Invalid
 from eventd.text.plural import counted
@@ -117,7 +126,11 @@ def _contents(found: Collected, now: str, serving: str, *, anonymize: bool) -> t
         from eventd.runtime.chance import SYSTEM
 
         names = Pseudonyms(SYSTEM)
-        names.learn([recorded for name, recorded in answers.items() if name not in NAMELESS])
+        for name, recorded in answers.items():
+            if name not in UNNAMED:
+                names.learn(recorded, nameless=name in NAMELESS)
+        for text in texts.values():
+            names.learn_text(text)
         answers = {
             name: names.value(recorded, fixed=FIXED.get(name, frozenset())) for name, recorded in answers.items()
         }

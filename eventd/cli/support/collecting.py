@@ -43,8 +43,10 @@ WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "audits.list": {"limit": 100},
 }
 """The operations whose answers are recorded, with their parameters. None of them shows events or payloads."""
-NAMELESS: Final = frozenset({"doctor.examine", "node.settings", "rates.show", "lake.status"})
+NAMELESS: Final = frozenset({"doctor.examine", "rates.show"})
 """The operations whose members `name` hold words of the product and not names chosen by the operator."""
+UNNAMED: Final = frozenset({"node.settings", "lake.status"})
+"""The operations from which no names are learned."""
 FIXED: Final[Mapping[str, frozenset[str]]] = {"node.settings": frozenset({"name", "description"})}
 """Members that hold texts of the product alone, by operation."""
 OF_GROUP: Final = ("links.status", "links.gaps", "deliveries.summary")

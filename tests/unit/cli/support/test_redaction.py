@@ -195,3 +195,50 @@ def test_a_name_of_digits_is_replaced_and_settings_keep_their_descriptions() -> 
     line = json.loads(names.log('{"ts":"file","level":"file","logger":"file","peer":"file"}\n'))
     assert (line["ts"], line["level"], line["logger"]) == ("file", "file", "file")
     assert line["peer"] != "file"
+
+
+@pytest.mark.parametrize(
+    ("learned", "names"),
+    [
+        ({"object": "topic zeta-invoices"}, ["zeta-invoices"]),
+        ({"object": "router acme-invoices->acme-copy"}, ["acme-invoices->acme-copy", "acme-invoices", "acme-copy"]),
+        ({"object": "EventGroup othrzeta"}, ["othrzeta"]),
+        ({"object": "peer zcore/zsite"}, ["zcore", "zsite"]),
+        ({"arguments": {"objects": ["Topic acme-declared", "EventPeer zbeta"]}}, ["acme-declared", "zbeta"]),
+        ({"series": [{"kind": "topic", "topic": "zeta-invoices"}]}, ["zeta-invoices"]),
+        ({"router": "zin->zout"}, ["zin->zout", "zin"]),
+        ({"lastError": "topic 'zeta' does not exist; EventPeer/zbeta has none"}, ["zeta", "zbeta"]),
+        ({"detail": "the topic zeta does not exist"}, ["zeta"]),
+    ],
+)
+def test_a_name_is_learned_wherever_names_stand(learned: dict[str, object], names: list[str]) -> None:
+    replaced = names_of(learned)
+    for name in names:
+        assert name not in replaced.text(f"of {name}, ({name})"), name
+    assert not any(name in json.dumps(replaced.value(learned)) for name in names)
+    line = "the topic is one of a router; job 12 of this EventGroup is done"
+    assert replaced.text(line) == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"msg":"action","object":"topic zeta"}',
+        '2026-11-29T12:00:00+0000 h eventd[1]: {"msg":"router added","router":"zeta->zcopy"}',
+        "level=info msg=trimmed topic=zeta",
+        'eventd_topic_records{topic="zeta"} 3',
+        "GET /v0/topics/zeta/records answered 404",
+    ],
+)
+def test_names_that_only_a_log_or_metrics_mention_are_replaced(line: str) -> None:
+    names = names_of([])
+    names.learn_text(line + "\n")
+    assert "zeta" not in names.log(line + "\n")
+    assert "answered records" in names.text("answered records")
+
+
+def test_members_called_name_are_no_names_where_the_product_names_things() -> None:
+    names = Pseudonyms(SYSTEM)
+    names.learn([{"name": "clock", "group": "zedge", "object": "job 12"}], nameless=True)
+    assert names.text("clock of zedge: 12").startswith("clock of x-")
+    assert names.text("12") == "12"
