@@ -15,6 +15,9 @@ MANIFEST: Final = "manifest.json"
 MOST_BYTES: Final = 256 << 20
 """Maximum size of a bundle's answers, unpacked: one that was made by `support-bundle` has far less."""
 _MAKE: Final = "make one with routerctl support-bundle"
+RATES: Final = "rates.show"
+_SERIES: Final = ("kind", "group", "link", "callback", "topic")
+"""Parameters that select series of rates; each is a member of a series, and a link is selected by its node."""
 _PLAIN: Final = frozenset({"limit", "after", "newest"})
 """Parameters that select a part of a list. They are ignored, because a bundle has the whole list."""
 
@@ -43,14 +46,18 @@ class BundleGateway:
 
             asked["kind"] = find_kind(str(asked["kind"])).name
         for one in recorded:
-            if _significant(one["params"]) == asked:
+            if _significant(one["params"]) == asked or operation == RATES:
                 if "error" in one:
                     raise Unavailable(f"{operation} was not recorded: {one['error']}")
-                return one["answer"]
+                answer = one["answer"]
+                return _last_page(_chosen_rates(answer, asked) if operation == RATES else answer)
         if operation == "resources.list":
             return {"resources": self._resources(str(asked.get("kind", "")), str(asked.get("selector", "")))}
-        known = ", ".join(sorted(str(_significant(one["params"])) for one in recorded)[:5])
-        raise NotFound(f"{self._path} has no answer to {operation} for {asked}", hint=f"it has those for {known}")
+        known = sorted(_shown(_significant(one["params"])) for one in recorded)[:5]
+        raise NotFound(
+            f"{self._path} has no answer to {operation} for {_shown(asked)}",
+            hint=f"it has those for {'; '.join(known)}",
+        )
 
     def _resources(self, kind: str, selector: str) -> list[dict[str, Any]]:
         from eventd.resources.label_selector import LabelSelector
@@ -81,6 +88,27 @@ def _significant(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that identify an answer: those that are set and do not only select a part of a list."""
     given = {name: value for name, value in params.items() if value not in ("", None, [], (), False)}
     return {name: value for name, value in given.items() if name not in _PLAIN}
+
+
+def _shown(params: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in params.items()) or "no parameters"
+
+
+def _last_page(answer: Any) -> Any:
+    """Return an answer without a token for the next page: a bundle has no more pages, and would give this one again."""
+    return {**answer, "next": None} if isinstance(answer, dict) and answer.get("next") else answer
+
+
+def _chosen_rates(answer: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded rates of the series that are asked for, of the last seconds that are asked for."""
+    wanted = {"node" if name == "link" else name: asked[name] for name in _SERIES if name in asked}
+    points = int(asked.get("seconds", 0)) // int(answer["intervalSeconds"])
+    chosen = [
+        {name: value[-points:] if isinstance(value, list) else value for name, value in series.items()}
+        for series in answer["series"]
+        if all(series.get(name) == value for name, value in wanted.items())
+    ]
+    return {**answer, "series": chosen}
 
 
 def _read(path: Path) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:

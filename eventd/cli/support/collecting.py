@@ -27,7 +27,7 @@ WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "groups.status": {},
     "resources.list": {},
     "node.settings": {},
-    "rates.show": {},
+    "rates.show": {"limit": 200},
     "subscriptions.list": {},
     "callbacks.list": {},
     "plugins.list": {},
