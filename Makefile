@@ -236,7 +236,7 @@ docs: .venv-docs/.ready ## the documentation as a searchable site, in build/docs
 	@echo "build/docs/index.html"
 
 .venv-docs/.ready: requirements-docs.lock $(VENV)/.locked
-	@echo "setting up .venv-docs: about half a minute, once"
+	@echo "setting up .venv-docs: one to three minutes, once"
 	@rm -f $@
 	@$(BIN)/python -m venv --clear .venv-docs
 	@.venv-docs/bin/python -m pip $(PIP_FLAGS) install --only-binary :all: --require-hashes -r requirements-docs.lock

@@ -68,7 +68,7 @@ def test_the_five_minutes_work_as_they_are_written(processes: Processes, command
     told = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)[1:]
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(told) == len(BLOCKS) - 1
-    key, onprem, cloud, serve, apply, emit, find, cut, back, stop = told
+    key, onprem, cloud, serve, apply, emit, find, cut, back, compare, stop = told
     assert key == onprem == cloud == serve == stop == ""
     assert apply.splitlines() == [
         "eventgroup/edge created",
@@ -84,6 +84,7 @@ def test_the_five_minutes_work_as_they_are_written(processes: Processes, command
         r"edge +cloud +running +- +1 ", cut
     )
     assert [line.split()[3] for line in back.splitlines()[1:]] == ["client.seen", "client.gone"]
+    assert re.search(r"edge +cloud +[12] +0 +0 +0 ", compare)
 
 
 def test_a_fact_becomes_configuration_as_it_is_written(processes: Processes, commands: Path) -> None:
