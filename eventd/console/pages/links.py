@@ -7,8 +7,9 @@ from typing import Any, Final
 from eventd.console.drawing.map_links import silent_nodes, table_rows
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.link_charts import read_charts
-from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
+from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit, unfit_page
 from eventd.errors import EventdError, NotFound, Unavailable
+from eventd.text.quoting import quoted
 
 _VERIFICATIONS = 5
 """Maximum number of verifications that the page of a link shows."""
@@ -44,7 +45,12 @@ async def show_links(visit: Visit) -> ShownPage:
         "inbound": senders[:MOST_ROWS],
         "senders": len(senders),
         "all": len(outbound),
+        "problem": "",
     }
+    if not chosen and groups:
+        asked = visit.asked("group")
+        error = NotFound(f"there is no group {quoted(asked)} here", hint="choose another, or all")
+        return unfit_page("Links", "links.html", data, error)
     return ShownPage("Links", "links.html", data)
 
 
@@ -73,12 +79,23 @@ async def show_link(visit: Visit) -> ShownPage:
         "peer": peer,
         "verifications": history["verifications"],
         "link": link,
+        "resource": await _resource_of(visit, group, peer) if link else "",
         "others": await _others_about(visit, group, peer, link),
         "sender": links["inbound"][0] if links["inbound"] else None,
         "gaps": gaps["gaps"],
         **charts,
     }
     return ShownPage(f"Link to {peer}", "link.html", data)
+
+
+async def _resource_of(visit: Visit, group: str, peer: str) -> str:
+    """Return the name of the EventPeer that declares a link; empty if the visitor may not see it."""
+    if not visit.view.sees("") or not visit.view.may("resources.list"):
+        return ""
+    for one in (await visit.view.call("resources.list", kind="EventPeer"))["resources"]:
+        if (one["spec"].get("groupRef"), one["spec"].get("nodeName")) == (group, peer):
+            return str(one["metadata"]["name"])
+    return ""
 
 
 async def _others_about(visit: Visit, group: str, peer: str, link: dict[str, Any] | None) -> list[dict[str, Any]]:

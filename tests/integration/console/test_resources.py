@@ -85,6 +85,10 @@ async def test_a_resource_is_changed_in_the_form_that_its_page_opens(site: Site,
     changed = form["text"].replace("http://127.0.0.1:1", "http://127.0.0.1:2")
     asked = await one.post("/console/do/resources.apply", **form | {"text": changed})
     assert (asked.heading, "EventPeer edge-b will be changed." in asked.text) == ("Apply this change?", True)
+    assert re.search("<del>-[^<]*:1</del>\n<ins>[+][^<]*:2</ins>", unescape(asked.text))
+    link = (await one.get("/console/links/edge/b")).text
+    assert unescape(way[1]).partition("&kind")[2] in unescape(link), "the page of the link leads to the same form"
+    assert 'href="/console/resources/EventPeer/edge-b"' in link
     done = await one.post("/console/do/resources.apply", **_form_of(asked.text))
     assert "The resources are applied." in done.text
     assert done.url.startswith("/console/resources/EventPeer/edge-b")

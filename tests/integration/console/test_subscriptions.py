@@ -35,7 +35,8 @@ async def test_a_subscription_shows_its_runs_with_their_errors(
     await fail_once(site, tmp_path)
     one = browser(site)
     await one.sign_in(READ)
-    assert f'href="{URL}"' in (await one.get("/console/subscriptions")).text
+    listed = (await one.get("/console/subscriptions")).text
+    assert (f'href="{URL}"' in listed, 's-degraded">degraded' in listed) == (True, True)
     shown = await one.get(URL)
     assert (shown.status, shown.heading) == (200, "claims")
     letters = "/console/dead-letters?kind=subscription&amp;owner=claims&amp;group=edge"
@@ -94,3 +95,10 @@ async def test_a_subscription_is_paused_resumed_retried_and_reset(
     assert "The subscription resumes at once." in resumed.text
     actions = list(dict.fromkeys(action["operation"] for action in (await site.ask("actions.list"))["actions"]))
     assert actions[:4] == [f"subscriptions.{name}" for name in ("resume", "retry", "reset", "pause")]
+
+
+async def test_links_of_a_group_that_does_not_exist_say_so(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(READ)
+    shown = await one.get("/console/links?group=other")
+    assert (shown.status, "there is no group" in shown.text, "No group has a peer" in shown.text) == (404, True, False)
