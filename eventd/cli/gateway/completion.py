@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ _STALE_SECONDS: Final = 60.0
 _DELIVERED: Final = "delivered="
 _STATES: Final = tuple(f"state={state}" for state in ("running", "backing-off", "blocked", "paused", "failed"))
 _OF_RESOURCES: Final = ("generation>", "deleted")
+_EVENT_ID: Final = r"[A-Za-z0-9_][A-Za-z0-9._:@/+=,-]*"
+"""The ids that are offered. Others are legal, but a shell may take a part of them for a command."""
 _CONDITIONS: Final = {"node": ("ready",), "event": (_DELIVERED,), "queue": ("caught-up",)}
 """The conditions of objects that are not resources."""
 
@@ -160,15 +163,28 @@ def _ask(ctx: typer.Context, what: str, prefix: str, kind: str = "") -> list[str
         file = _cache_file(json.dumps([repr(node), os.getcwd(), params], sort_keys=True))
         known = _remembered(file)
         if known is not None:
-            return known
+            return _fit(known, what, prefix)
         found: list[str] = []
         with suppress(Exception), _deadline(SECONDS):
             if (gateway := _connect(node)) is not None:
                 found = [str(name) for name in _without_loop(_call(gateway, params))["names"]]
         _remember(file, found)
-        return [name for name in found if name.isprintable()]
+        return _fit(found, what, prefix)
     except Exception:  # nothing may be printed into a command line that is being typed
         return []
+
+
+def _fit(names: list[str], what: str, prefix: str) -> list[str]:
+    """Return the legal names that begin with the prefix.
+
+    Danger: a node may answer anything, such as an option, or what a shell executes.
+    """
+    from eventd.text.topic_names import TOPIC_NAME
+    from federation.peers import GROUP_NAME, NODE_NAME
+
+    # resources of some kinds are named like topics; a router whose name has a ">" is not offered: it would need quotes
+    legal = {"group": GROUP_NAME.pattern, "peer": NODE_NAME.pattern, "event": _EVENT_ID}.get(what, TOPIC_NAME)
+    return [name for name in names if name.startswith(prefix) and re.fullmatch(legal, name)]
 
 
 def _node_of(ctx: typer.Context) -> NodeChoice:

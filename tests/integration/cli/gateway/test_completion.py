@@ -169,3 +169,28 @@ def test_a_node_that_does_not_answer_is_given_up(complete: Complete, monkeypatch
     monkeypatch.setattr(completion, "SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         assert complete(f"get --server http://127.0.0.1:{listening.getsockname()[1]} ep ") == []
+
+
+@pytest.mark.parametrize("what", ["group", "peer", "topic", "resource", "event"])
+def test_only_legal_names_with_the_typed_prefix_are_offered_also_from_an_answer_that_is_kept(
+    complete: Complete, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    asked: list[object] = []
+
+    async def call(*_: object) -> dict[str, object]:
+        asked.append(None)
+        evil = ["edge$(touch${IFS}x)", "e;id", "*", "--yes", "-e", "other", "edge\n", "edge\x1b[2J", "e`id`", "", "e d"]
+        return {"names": [*evil, "edge"]}
+
+    monkeypatch.setattr(completion, "_call", call)
+    line = {
+        "group": "federation links --server http://127.0.0.1:1 --group ",
+        "peer": "federation pause --server http://127.0.0.1:1 ",
+        "topic": "topic get --server http://127.0.0.1:1 ",
+        "resource": "get --server http://127.0.0.1:1 ep ",
+        "event": "wait --server http://127.0.0.1:1 event/",
+    }[what]
+    shown = "event/edge" if what == "event" else "edge"
+    for _ in range(2):
+        assert complete(f"{line}e") == [shown]
+    assert len(asked) == 1
