@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
 from eventd.errors import Conflict, EventdError, Invalid, NotFound
+from eventd.resources.reading.documents import load_text
 from eventd.resources.reading.yaml_text import write_yaml
 from eventd.text.plural import counted
 
@@ -158,6 +160,7 @@ async def _ask_change(visit: Visit, params: dict[str, Any]) -> Question:
             " difference to the stored version: it may undo what others have changed.",
         )
     try:
+        await _require_one(row, text)
         changes = await _planned_changes(visit, params)
         _require_only(row, changes)
     except EventdError as error:
@@ -175,11 +178,23 @@ def _version(row: dict[str, Any]) -> str:
     return f"{row['apiVersion']} {row['kind']} {row['metadata']['generation']}"
 
 
+async def _require_one(row: dict[str, Any], text: str) -> None:
+    """Raise Invalid if a text holds more than one resource, without planning their changes, which may take seconds."""
+    if len((await asyncio.to_thread(load_text, _SOURCE, text)).drafts) > 1:
+        raise _not_only(row)
+
+
+def _not_only(row: dict[str, Any]) -> Invalid:
+    return Invalid(
+        f"the text must hold {row['kind']}/{row['metadata']['name']} of {row['apiVersion']} and nothing else"
+    )
+
+
 def _require_only(row: dict[str, Any], changes: list[dict[str, Any]]) -> None:
     """Raise Invalid unless the changes are those of this resource alone."""
     own = (row["apiVersion"], row["kind"], row["metadata"]["name"])
     if [(one["apiVersion"], one["kind"], one["name"]) for one in changes] != [own]:
-        raise Invalid(f"the text must hold {own[1]}/{own[2]} of {own[0]} and nothing else")
+        raise _not_only(row)
 
 
 async def _planned_changes(visit: Visit, params: dict[str, Any]) -> list[dict[str, Any]]:

@@ -128,7 +128,7 @@ async def apply(services: Services, params: Apply) -> dict[str, Any]:
     expected = {Identity(each.api_version, each.kind, each.name): each.generation for each in params.expected}
     options = ApplyOptions(params.prune, params.allow_empty, params.adopt, expected)
     done = await ResourceChanger(services).apply(loaded, options, dry_run=params.dry_run)
-    return {"changes": done.shown(), "dryRun": params.dry_run}
+    return {"changes": await asyncio.to_thread(done.shown), "dryRun": params.dry_run}
 
 
 SUBSCRIBER_HINT = (
@@ -150,7 +150,7 @@ async def diff(services: Services, params: Diff) -> dict[str, Any]:
     loaded = await asyncio.to_thread(params.load)
     options = ApplyOptions(params.prune, allow_empty=True, adopt=params.adopt)
     done = await ResourceChanger(services).apply(loaded, options, dry_run=True)
-    return {"changes": done.shown(diffs=True)}
+    return {"changes": await asyncio.to_thread(done.shown, diffs=True)}  # thousands of differences take seconds
 
 
 class ListResources(Params):
