@@ -18,12 +18,13 @@ _PLUGIN: Final = '''\
 """Proposes a route for each client whose address is in one of NETWORKS, and refuses events of others."""
 import ipaddress, json, os, sys
 
-networks = [ipaddress.ip_network(text) for text in os.environ["NETWORKS"].split()]
+networks = [ipaddress.ip_network(text) for text in os.environ["NETWORKS"].replace(",", " ").split()]
 routes = []
 for event in json.load(sys.stdin)["spec"].get("events", []):
     client = ipaddress.ip_network(event["subject"])
     if not any(client.subnet_of(network) for network in networks):
-        sys.exit(f"{client} is in none of {os.environ['NETWORKS']}: add its network to env.NETWORKS of the Plugin")
+        fix = "add its network to env.NETWORKS of the Plugin, after a comma"
+        sys.exit(f"{client} is in none of {os.environ['NETWORKS']}: {fix}")
     name = "client-" + str(client.network_address).replace(".", "-")
     spec = {"destination": str(client), "via": event.get("sourceNode")}
     routes.append({"apiVersion": "net.example/v1", "kind": "IPv4Route", "metadata": {"name": name}, "spec": spec})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiohttp import web
 
 from eventd.api.framework.sign_in_limiter import SignInLimiter
@@ -18,6 +20,10 @@ from eventd.console.serving.sessions import LONGEST, ConsoleSessions
 from eventd.errors import Unauthorized
 from eventd.log.topics.errors import Throttled
 from eventd.runtime.clock import SECOND
+
+_ENDED: Final = (
+    "Your session has ended: it expired, an operator ended it, or its key is no longer valid. Sign in again."
+)
 
 
 class SignIn:
@@ -40,7 +46,8 @@ class SignIn:
             if await self._gate.identify(request) is not None:
                 return see(target)
             self._gate.require_private(request)
-            return self._form(target, preferences)
+            had_session = await self._sessions.cookie() in request.cookies
+            return self._form(request, target, preferences, problem=_ENDED if had_session else "")
         require_own_form(request)
         self._gate.require_private(request)
         address = self._gate.address(request)
@@ -52,7 +59,7 @@ class SignIn:
             key = self._keys.find(str(form.get("key", "")).strip())
         except Unauthorized as error:
             self._limiter.failed(address)
-            return self._form(target, preferences, problem=str(error), status=401)
+            return self._form(request, target, preferences, problem=str(error), status=401)
         self._limiter.succeeded(address)
         old = await self._sessions.find(request)
         token = await self._sessions.begin(key, address)
@@ -85,6 +92,9 @@ class SignIn:
             samesite="Lax",
         )
 
-    def _form(self, target: str, preferences: Preferences, *, problem: str = "", status: int = 200) -> web.Response:
-        page = ShownPage("Sign in", "sign_in.html", {"next": target, "problem": problem}, live=False, status=status)
+    def _form(
+        self, request: web.Request, target: str, preferences: Preferences, *, problem: str = "", status: int = 200
+    ) -> web.Response:
+        data = {"next": target, "problem": problem, "host": request.host}
+        page = ShownPage("Sign in", "sign_in.html", data, live=False, status=status)
         return html(self._layout.alone(page, None, preferences, 0), status)

@@ -29,6 +29,7 @@ async def test_topics_and_subscribers_are_shown_without_a_secret(site: Site, bro
     one = browser(site)
     await one.sign_in(READ)
     assert "No topic yet." in (await one.get(URL)).text
+    assert "No topic yet." not in (await one.get(f"{URL}?q=zzz")).text, "a filter was given"
     await use_surface(site)
     shown = (await one.get(URL)).text
     assert '<th scope="row">orders</th><td>shop--1</td>' in shown

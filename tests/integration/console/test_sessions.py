@@ -24,7 +24,10 @@ async def test_a_session_is_listed_and_ended(site: Site, browser: MakeBrowser) -
     (name,) = re.findall(r'<tr id="se-(\w+)"', shown.text)
     done = await one.post("/console/do/sessions.end", id=name, asked="yes", back="/console/sessions")
     assert "The session has ended." in done.text
-    assert (await other.get("/console/")).heading == "Sign in"
+    again = await other.get("/console/")
+    assert (again.heading, "Your session has ended" in again.text) == ("Sign in", True)
+    first = (await browser(site).get("/console/")).text
+    assert (f"To the node at {one.host}." in first, "Your session has ended" in first) == (True, False)
     assert (await one.post("/console/do/sessions.end", id=name, asked="yes")).status == 404
     assert "sessions.end" in (await one.get("/console/actions?object=session+" + name)).text
 

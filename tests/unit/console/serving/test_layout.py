@@ -21,7 +21,7 @@ def test_nothing_refers_to_what_a_page_has_shown_before_garbage_is_collected() -
 
     def show(text: str) -> weakref.ref[Problem]:
         shown = Problem(text)
-        page = ShownPage("Sign in", "sign_in.html", {"next": "/", "problem": shown}, live=False)
+        page = ShownPage("Sign in", "sign_in.html", {"next": "/", "problem": shown, "host": "a"}, live=False)
         assert text in layout.alone(page, None, Preferences(), NOW)
         return weakref.ref(shown)
 
