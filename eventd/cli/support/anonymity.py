@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from eventd.cli.support.naming import fields_of, names_in_text, names_of_object, router_parts
 from eventd.resources.kinds.registry import KINDS
 from eventd.runtime.chance import Chance
+from eventd.text.user_info import QUOTED_WORD, without_user_info
 
 _NAMES: Final = frozenset(
     {
@@ -29,9 +30,10 @@ _NAMES: Final = frozenset(
 _KEYED_BY_NAMES: Final = frozenset({"labels", "annotations", "headers", "env", "topics", "groups", "peers", "rates"})
 """Members that are mappings whose keys are names chosen by the operator."""
 _ADDRESS: Final = re.compile(
-    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w)|\[[0-9A-Fa-f:.]+\]|[0-9A-Fa-f:]*::?[0-9A-Fa-f:.]+(?![\w.:]))"
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w)|\[[0-9A-Fa-f:.]+\]"
+    r"|[0-9A-Fa-f]*::?(?:[0-9A-Fa-f:.]*[0-9A-Fa-f])?+(?:::)?(?!\w|[.:]\w))"
 )
-"""An address, perhaps before a port."""
+"""An address, perhaps before a port or the end of a sentence."""
 _HOST: Final = re.compile(r"(?<=://)[^/:\s\"'<>\[\]]+")
 _QUOTED: Final = re.compile(r'(?<==")[^"\n]*(?=")')
 _REPLACED: Final = re.compile(r"(?:x|ip)-[0-9a-f]{10}")
@@ -105,13 +107,17 @@ class Pseudonyms:
         return self.text(value) if isinstance(value, str) else value
 
     def text(self, text: str) -> str:
-        """Return a text with names, host names of URLs, and IP addresses replaced."""
+        """Return a text with names, host names of URLs, and IP addresses replaced, without user info of URLs.
+
+        Names are found in any case, because the case of host names has no meaning.
+        """
+        text = without_user_info(text, "", QUOTED_WORD).replace("://@", "://")
         text = _HOST.sub(lambda found: self._address(found[0]) or self._word(found[0]), text)
         text = _ADDRESS.sub(lambda found: self._address(found[0]) or found[0], text)
         if self._pattern is None:
             longest_first = sorted(self._known, key=lambda word: (-len(word), word))
             words = "|".join(map(re.escape, longest_first)) or r"(?!)"
-            self._pattern = re.compile(rf"(?<![\w-])(?:{words})(?!\w|-(?!>))")  # `a->b` is two names
+            self._pattern = re.compile(rf"(?<![\w-])(?:{words})(?!\w|-(?!>))", re.I)  # `a->b` is two names
         return self._pattern.sub(lambda found: self._address(found[0]) or self._word(found[0]), text)
 
     def log(self, text: str) -> str:
@@ -125,7 +131,11 @@ class Pseudonyms:
             fields = None
         if not isinstance(fields, dict):
             return self.text(line)
-        return json.dumps(self.value(fields, fixed=_FIXED_IN_LOGS), ensure_ascii=False, separators=(",", ":")) + "\n"
+        shown = {
+            key: inner if key in _FIXED_IN_LOGS and not isinstance(inner, dict | list) else self.value(inner, key)
+            for key, inner in fields.items()
+        }
+        return json.dumps(shown, ensure_ascii=False, separators=(",", ":")) + "\n"
 
     def figures(self, text: str) -> str:
         """Return an exposition of Prometheus with the names in labels replaced."""
@@ -135,7 +145,7 @@ class Pseudonyms:
         return name if _REPLACED.fullmatch(name) else f"x-{self._digest(name)[:10]}"
 
     def _digest(self, name: str) -> str:
-        return hmac.new(self._key, name.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+        return hmac.new(self._key, name.lower().encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
     def _address(self, text: str) -> str:
         """Return the word that replaces an IP address; the address itself if it is a loopback or unspecified address.

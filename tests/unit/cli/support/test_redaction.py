@@ -242,3 +242,46 @@ def test_members_called_name_are_no_names_where_the_product_names_things() -> No
     names.learn([{"name": "clock", "group": "zedge", "object": "job 12"}], nameless=True)
     assert names.text("clock of zedge: 12").startswith("clock of x-")
     assert names.text("12") == "12"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no route to {}. Retry",
+        "peer {}: refused",
+        "cannot connect to {}.",
+        "{}; and another",
+        "[{}].",
+        "{}\n",
+    ],
+)
+@pytest.mark.parametrize("address", ["2001:db8::17", "2001:db8:1:2:3:4:5:6", "2001:db8::", "fe80::1", "192.0.2.7"])
+def test_an_address_is_replaced_before_the_marks_that_follow_it(text: str, address: str) -> None:
+    names = Pseudonyms(SYSTEM)
+    word = names.text(f"[{address}]" if "[" in text else address)
+    assert word.startswith("ip-")
+    assert names.text(text.format(address)) == text.replace("[{}]", "{}").format(word)
+
+
+def test_a_host_is_replaced_in_any_case() -> None:
+    names = names_of({"endpoint": "https://Core.Example.COM:8443/x"})
+    shown = names.text("certificate is not for Core.Example.COM, core.example.com")
+    assert "xample" not in shown
+    first, second = shown.removeprefix("certificate is not for ").split(", ")
+    assert first == second == names.text("https://CORE.example.com/").removeprefix("https://").removesuffix("/")
+
+
+def test_only_the_first_level_of_a_line_of_a_log_has_members_that_stay() -> None:
+    names = names_of({"group": "secretgroup"})
+    line = names.log('{"ts":"secretgroup","level":"info","inner":{"level":"secretgroup","ts":"to secretgroup"}}\n')
+    assert line.startswith('{"ts":"secretgroup","level":"info"')
+    assert line.count("secretgroup") == 1
+
+
+def test_the_user_info_of_a_url_in_a_log_is_in_no_bundle() -> None:
+    line = '{"ts":"1","message":"cannot reach https://svc:t0ken@host.example/path"}\n'
+    assert "svc" not in redact_text(line)
+    for shown in (Pseudonyms(SYSTEM).log(line), Pseudonyms(SYSTEM).log(redact_text(line)), redact_text(line)):
+        assert "t0ken" not in shown
+        assert "svc" not in shown
+    assert "host.example" not in Pseudonyms(SYSTEM).log(redact_text(line))
