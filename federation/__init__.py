@@ -9,7 +9,8 @@
     digest      the digest of an event, and a number derived from it that can be summed
     compare     the questions and answers by which two nodes compare the events they hold
     ranges      what a range covers, and how a receiver's mark moves with it
-    keys        keys and rings: who may sign, who may speak for whom; `ed25519` reads keys of that algorithm
+    keys        keys and rings: who may sign, who may speak for whom; `ed25519` reads keys of that algorithm,
+                `weak_keys` recognises those whose signatures can be forged
     signing     signing and verifying v2 requests and answers; `components`: what a signature covers
     webhooks    signing and verifying requests in the format of Standard Webhooks
     routemaster what a Routemaster bus and its clients agree on

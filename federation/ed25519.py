@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from federation.errors import BadKey
+from federation.weak_keys import is_weak
 
 
 def read_private(id: str, material: str | bytes) -> Ed25519PrivateKey:
@@ -38,12 +39,15 @@ def read_public(id: str, material: str | bytes) -> Ed25519PublicKey:
     text = material.encode() if isinstance(material, str) else material
     try:
         if b"-----BEGIN" not in text:
-            return Ed25519PublicKey.from_public_bytes(_raw(text))
-        key = load_pem_public_key(text.strip())
+            key: object = Ed25519PublicKey.from_public_bytes(_raw(text))
+        else:
+            key = load_pem_public_key(text.strip())
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise BadKey(f"the public part of key {id!r} is not an Ed25519 key, as PEM or 32 bytes in base64") from None
     if not isinstance(key, Ed25519PublicKey):
         raise BadKey(f"the public part of key {id!r} is of another kind than Ed25519")
+    if is_weak(key.public_bytes_raw()):
+        raise BadKey(f"the public part of key {id!r} is weak: its signatures can be forged; create another key")
     return key
 
 

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from eventd.streams.base64_text import decode_url, encode_url
 from eventd.streams.permissions import BadPermission, Permission, read_permissions
+from federation.weak_keys import is_weak
 
 if TYPE_CHECKING:  # the functions load the cryptography: kinds and commands without a key do without
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -144,6 +145,8 @@ def read_public_key(x: str) -> Ed25519PublicKey:
     raw = decode_url(x)
     if len(raw) != 32:
         raise ValueError(f"x has {len(raw)} bytes, not 32")
+    if is_weak(raw):
+        raise ValueError("x is a weak key, whose signatures can be forged")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     return Ed25519PublicKey.from_public_bytes(raw)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from federation.errors import MalformedHistory, UnprovenNote
 from federation.event import WHITE_SPACE
 from federation.history.forms import quote, read_base64, write_base64
+from federation.weak_keys import is_weak
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -33,6 +34,8 @@ SIGNATURE_SIZE: Final = 64
 _ID_SIZE: Final = 4
 _DASH: Final = "— "
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""Matches what has no form in UTF-8, in which names are hashed."""
 _KINDS: Final = {LOG_KEY: "log", WITNESS_KEY: "witness"}
 
 
@@ -86,6 +89,10 @@ class NoteKey:
                 f"the key {quote(self.name)} has type {self.kind} and {len(self.public)} bytes: a key of a log has type"
                 f" {LOG_KEY}, that of a witness {WITNESS_KEY}, and both have {KEY_SIZE} bytes",
                 reason="key",
+            )
+        if is_weak(self.public):
+            raise MalformedHistory(
+                f"the key {quote(self.name)} is weak: its signatures can be forged; create another key", reason="key"
             )
 
     @cached_property
@@ -223,7 +230,8 @@ def _cut(line: str) -> tuple[str, str]:
 
 
 def _require_name(name: str) -> None:
-    if not name or "+" in name or _CONTROL.search(name) or any(character in WHITE_SPACE for character in name):
+    unfit = not name or "+" in name or _CONTROL.search(name) or _SURROGATE.search(name)
+    if unfit or any(character in WHITE_SPACE for character in name):
         raise MalformedHistory(f"{quote(name)} is not the name of a key: it has no blank and no +", reason="key_name")
 
 

@@ -22,6 +22,29 @@ KEY = Key.hmac("k", "secret")
 RECEIVER = Receiver("b", "edge", KeyRing([KEY]))
 
 
+def _spelled(y: int, sign: int) -> bytes:
+    return (y | sign << 255).to_bytes(32, "little")
+
+
+_P = 2**255 - 19
+_ORDER_8 = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
+WEAK_KEYS = [
+    _spelled(y, sign)
+    for y in (
+        0,
+        1,
+        _P - 1,
+        _ORDER_8,
+        _P - _ORDER_8,
+        _P,
+        _P + 1,
+        _P + 18,
+    )
+    for sign in (0, 1)
+]
+"""All encodings of points of small order, and some that are not canonical."""
+
+
 def make_event(id: str = "evt-1", **fields: Any) -> Event:
     values = {"group": "edge", "source_node": "a", "type": "t", "dedupe_key": id, "observed_at": SEEN}
     return Event(id=id, **(values | fields))

@@ -19,6 +19,7 @@ from federation.history.entries import (
     read_event_entry,
     read_opening_entry,
 )
+from federation.history.forms import write_base64
 from federation.history.merkle import MAX_SIZE, hash_leaf
 from federation.history.notes import (
     LOG_KEY,
@@ -36,6 +37,7 @@ from federation.history.proof_file import MAX_PROOF_FILE, LeafProof, ProofFile, 
 from federation.history.tiles import TileBuilder, inclusion_proof
 from federation.peers import GROUP_NAME, NODE_NAME
 from tests.support import plain_history as plain
+from tests.unit.federation.samples import WEAK_KEYS
 from tests.vectors.history import EVENT
 
 origins = st.builds(
@@ -237,3 +239,26 @@ def test_a_proof_file_with_one_changed_byte_proves_the_same_or_nothing(data: st.
     except MessageError:
         return
     assert (proven.digest, proven.index) == (file.digest, 1)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\udfff"])
+def test_a_name_without_a_form_in_utf_8_is_malformed(name: str) -> None:
+    with pytest.raises(MalformedHistory, match="is not the name of a key"):
+        read_vkey(f"{name}+00000000+{write_base64(bytes([LOG_KEY]) + LOG.key.public)}", LOG_KEY)
+
+
+@pytest.mark.parametrize("public", WEAK_KEYS, ids=bytes.hex)
+@pytest.mark.parametrize("kind", [LOG_KEY, WITNESS_KEY])
+def test_a_key_whose_signatures_anybody_can_make_is_refused(kind: int, public: bytes) -> None:
+    with pytest.raises(MalformedHistory, match="is weak"):
+        NoteKey("name", kind, public)
+
+
+def test_a_key_that_is_listed_again_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    verified: list[bytes] = []
+    real = NoteKey.verifies
+    monkeypatch.setattr(NoteKey, "verifies", lambda *args: verified.append(args[1]) or real(*args))
+    note = NOTE.add(cosign(NOTE.text, WITNESS, 9))
+    again = NoteKey(WITNESS.key.name, WITNESS_KEY, WITNESS.key.public)
+    assert cosignature_times(note, [WITNESS.key, again] * 500) == {WITNESS.key: 9}
+    assert len(verified) == 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from federation.errors import BadKey, NoSigningKey
 from federation.keys import Algorithm, Key, KeyRing, KeyState, dummy_of
+from tests.unit.federation.samples import WEAK_KEYS
 
 PRIVATE = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 PUBLIC = PRIVATE.public_key()
@@ -153,3 +154,11 @@ def test_dummy_verifies_nothing_of_others() -> None:
     for algorithm in Algorithm:
         assert not dummy_of(algorithm).verifies(Key.hmac("k", "s").sign(b"data"), b"data")
     assert not Key(id="none", algorithm=Algorithm.ED25519).verifies(b"", b"")
+
+
+@pytest.mark.parametrize("raw", WEAK_KEYS, ids=bytes.hex)
+def test_a_key_whose_signatures_anybody_can_make_is_refused(raw: bytes) -> None:
+    pem = Ed25519PublicKey.from_public_bytes(raw).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for public in (b64encode(raw), pem):
+        with pytest.raises(BadKey, match="is weak"):
+            Key.ed25519("e", public=public, owner="a")

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventd.streams.base64_text import encode_url
 from eventd.streams.permissions import Permission, StreamAction
 from eventd.streams.tokens import (
     LONGEST,
@@ -20,6 +21,7 @@ from eventd.streams.tokens import (
     StreamKey,
     StreamToken,
     read_key_set,
+    read_public_key,
     sign,
     verify,
 )
@@ -145,3 +147,8 @@ def test_number_of_keys() -> None:
 def test_no_key_set(text: bytes) -> None:
     with pytest.raises(BadKeySet):
         read_key_set(text)
+
+
+def test_a_key_whose_signatures_anybody_can_make_is_refused() -> None:
+    with pytest.raises(ValueError, match="is a weak key"):
+        read_public_key(encode_url(bytes([1]) + bytes(31)))
