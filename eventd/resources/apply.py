@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -42,12 +42,16 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One resource before and after; `before` is None when it is created, `after` when it is deleted."""
+    """One resource before and after; `before` is None when it is created, `after` when it is deleted.
+
+    `adopted`: the spec of the existing topic or router that a created resource takes over.
+    """
 
     action: Action
     identity: Identity
     before: StoredResource | None
     after: Declaration | None
+    adopted: Mapping[str, object] | None = None
 
     @property
     def kind(self) -> str:
@@ -87,18 +91,18 @@ class Change:
         if self.action is Action.UNCHANGED:
             return ""
         lines = difflib.unified_diff(
-            _yaml_before(self.before),
+            self._yaml_before(),
             _yaml_lines(self.after.document()) if self.after else [],
-            fromfile=f"stored/{self.identity}",
+            fromfile=f"{'stored' if self.adopted is None else 'existing'}/{self.identity}",
             tofile=f"applied/{self.identity}",
         )
         return "".join(lines)
 
-
-def _yaml_before(before: StoredResource | None) -> list[str]:
-    if before is None:
-        return []
-    return _yaml_lines(document(identity_of(before), before.annotations, before.spec, before.labels))
+    def _yaml_before(self) -> list[str]:
+        before = self.before
+        if before is not None:
+            return _yaml_lines(document(identity_of(before), before.annotations, before.spec, before.labels))
+        return [] if self.adopted is None else _yaml_lines(document(self.identity, {}, dict(self.adopted), {}))
 
 
 def _yaml_lines(value: object) -> list[str]:

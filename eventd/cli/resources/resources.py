@@ -96,9 +96,11 @@ async def diff(
     """Show what `apply` would change, as a unified diff."""
     session.pretend = True
     answer = await session.call("resources.diff", sources=read_files(filename), prune=prune, adopt=adopt)
-    changed = [change for change in answer["changes"] if change["diff"]]
+    changed = [change for change in answer["changes"] if change["diff"] or change.get("adopted")]
     lines = [printable(line) for change in changed for line in change["diff"].splitlines()]
-    session.out.outcome(changed, *lines, name=full_name, notes=_lost_events(changed, "would be deleted with it"))
+    notes = [*_lost_events(changed, "would be deleted with it"), *_lowered_limits(changed, "would be deleted")]
+    notes += [f"note: {full_name(each)} would be adopted as it is" for each in changed if not each["diff"]]
+    session.out.outcome(changed, *lines, name=full_name, notes=notes)
     if changed and exit_code:
         raise typer.Exit(ExitCode.CHECK_FAILED)
 
@@ -149,16 +151,18 @@ def _is_text(raw: bytes) -> bool:
 
 def show_changes(session: Session, answer: Mapping[str, Any]) -> None:
     """Print the changes that an apply or a deletion has made, or would make."""
-    changes, suffix, verb = answer["changes"], "", "were deleted with it"
+    changes, suffix, verb = answer["changes"], "", "were deleted"
+    beyond = "are deleted"
     if answer["dryRun"]:
-        suffix, verb = " (dry run)", "would be deleted with it"
+        suffix, verb, beyond = " (dry run)", "would be deleted", "would be deleted"
     lines = [
         f"{full_name(change)} {change['action']}{', adopted' if change.get('adopted') else ''}{suffix}"
         for change in changes
     ]
     judged = any(one["kind"] == "EventCallback" and one["action"] in ("created", "configured") for one in changes)
     whose = session.note_on_callbacks() if judged else ""
-    notes = [*_lost_events(changes, verb), *([whose] if whose else [])]
+    lost = [*_lost_events(changes, f"{verb} with it"), *_lowered_limits(changes, beyond)]
+    notes = [*lost, *([whose] if whose else [])]
     session.out.outcome(changes, *lines, name=full_name, notes=notes)
 
 
@@ -169,6 +173,16 @@ def _lost_events(changes: Sequence[Mapping[str, Any]], verb: str) -> list[str]:
         for change in changes
         for lost, noun in (("events", "group"), ("records", "topic"))
         if change.get(lost)
+    ]
+
+
+def _lowered_limits(changes: Sequence[Mapping[str, Any]], verb: str) -> list[str]:
+    """Return a note for each topic or group of which a change deletes what its limits kept before."""
+    return [
+        f"note: {' and '.join(change['lowers'])} of {full_name(change)}: older"
+        f" {'events' if change['kind'] == 'EventGroup' else 'records'} beyond the new limit {verb}"
+        for change in changes
+        if change.get("lowers")
     ]
 
 

@@ -94,6 +94,8 @@ class DeclaredTopics:
         self._require_own([change for change, _ in wanted if found[change.name] is not None])
         for change, spec in wanted:
             line, config = found[change.name], config_of(spec)
+            if line is not None:
+                self._note_adoption(change, spec_of_config(line.config))
             if line is not None and line.config == config:
                 continue
             if line is not None:
@@ -111,6 +113,8 @@ class DeclaredTopics:
         for change, spec in wanted:
             with _named(change):
                 router, line = router_of_spec(change.name, spec), found[change.name]
+            if line is not None:
+                self._note_adoption(change, spec_of_router(router_of(line)))
             if line is not None and router_of(line) == router:
                 continue
             self._note_drift(change, None if line is None else spec_of_router(router_of(line)))
@@ -160,6 +164,11 @@ class DeclaredTopics:
                 hint=f"routerctl apply --adopt takes {'it' if one else 'them'} over",
             )
         self.adopted.update(others)
+
+    def _note_adoption(self, change: Change, actual: dict[str, object]) -> None:
+        """Note the spec of an existing topic or router that a new resource takes over, which a diff compares."""
+        if change.before is None:
+            self._changes[change.identity] = replace(change, adopted=actual)
 
     def _note_drift(self, change: Change, actual: dict[str, object] | None) -> None:
         """Change the plan if a resource is stored unchanged, but its topic or router has another spec (`actual`) or

@@ -9,7 +9,7 @@ import pytest
 
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Services
-from eventd.errors import Conflict
+from eventd.errors import Conflict, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import find_topic
@@ -108,6 +108,29 @@ async def test_what_the_api_made_is_adopted_only_on_request(declaring: Declaring
     assert await declaring.config("orders") == TopicConfig().resolved()
     assert await declaring.apply(topic("new"), prune=True) == ["new created", "orders deleted"]
     assert await declaring.config("other") is not None
+
+
+async def test_a_diff_of_an_adopted_topic_or_router_is_against_its_present_settings(
+    declaring: Declaring, topics: Topics
+) -> None:
+    await topics.make("orders", ttl_ms=600_000, cap_records=5)
+    (change,) = await declaring.changes("diff", topic("orders", "{ttlMs: 10m, capRecords: 9}"), adopt=True)
+    changed = [line for line in change["diff"].splitlines() if line[0] in "+-"]
+    assert changed == ["--- existing/Topic/orders", "+++ applied/Topic/orders", "-  capRecords: 5", "+  capRecords: 9"]
+    (change,) = await declaring.changes("diff", topic("orders", "{ttlMs: 10m, capRecords: 5}"), adopt=True)
+    assert (change["diff"], change["adopted"]) == ("", True)
+
+
+async def test_a_topic_that_only_the_api_made_is_named_where_its_resource_is_missing(
+    declaring: Declaring, topics: Topics
+) -> None:
+    await topics.make("orders")
+    with pytest.raises(NotFound, match="Topic/orders does not exist") as missing:
+        await declaring.ask("get", kind="topic", name="orders")
+    assert "routerctl topic describe orders shows it, apply --adopt takes it over" in missing.value.hint
+    with pytest.raises(NotFound) as missing:
+        await declaring.ask("get", kind="topic", name="other")
+    assert missing.value.hint == "no Topic is declared"
 
 
 async def test_a_change_names_the_limits_by_which_it_deletes(declaring: Declaring, topics: Topics) -> None:

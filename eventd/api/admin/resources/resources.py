@@ -224,6 +224,7 @@ def find_resource(conn: Connection, params: OneResource) -> StoredResource:
     if not found:
         kind = kinds[0][1]
         hint = f"declared: {_first_names(known)}" if known else f"no {kind} is declared"
+        hint = _undeclared_hint(conn, kind, params.name) or hint
         if params.name.startswith(SUBSCRIBER) and kind == EVENT_CALLBACK.name:
             hint = SUBSCRIBER_HINT.format(name=params.name[:MOST])
         raise NotFound(f"{kind}/{params.name} does not exist", hint=hint)
@@ -231,6 +232,17 @@ def find_resource(conn: Connection, params: OneResource) -> StoredResource:
         what = f"{identity_of(found[0])} exists in {' and in '.join(row.api_version for row in found)}"
         raise Conflict(what, hint=f"name one, for example {full_word(_kind_of(found[0]))}")
     return found[0]
+
+
+def _undeclared_hint(conn: Connection, kind: str, name: str) -> str:
+    """Return a hint if a topic or router of the name exists that no resource declares; empty if there is none."""
+    is_topic = kind == TOPIC.name
+    exists = find_topic(conn, name) if is_topic else read_router(conn, name) if kind == TOPIC_ROUTER.name else None
+    if exists is None:
+        return ""
+    noun, show = ("topic", "topic describe") if is_topic else ("router", "router list")
+    shown = f"routerctl {show}{f' {name}' if is_topic else ''}"
+    return f"a {noun} of this name exists that no resource declares: {shown} shows it, apply --adopt takes it over"
 
 
 def _first_names(rows: Iterable[StoredResource]) -> str:
