@@ -63,7 +63,7 @@ class ApiGateway(ABC):
 
     @abstractmethod
     def serving(self) -> str:
-        """Return the id of the node's process, or `the server`."""
+        """Return the id of the node's process, or for a named server, its address."""
 
     @abstractmethod
     async def close(self) -> None:

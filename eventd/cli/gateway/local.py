@@ -217,6 +217,9 @@ class LocalGateway:
     def _begin(self, database: Database, path: Path) -> Database:
         """Return the missing database, created (`make`), or an empty temporary one (`pretend`); else raise NotFound."""
         from eventd.cli.gateway.lock import holder
+        from eventd.cli.terminal.output import note
+        from eventd.settings.environment import DATA_DIR
+        from eventd.settings.model import DEFAULT
         from eventd.store.engine.database import Database
         from eventd.store.engine.foreign_file import refuse_unfinished_copy
         from eventd.store.schema import migrations
@@ -234,6 +237,8 @@ class LocalGateway:
             )
         elif self._make:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.parent == Path(DATA_DIR).absolute() and self._settings.origin("data_dir") == DEFAULT:
+                note(f"note: no node runs here, so {path.parent.absolute()} is created")
         else:
             raise NotFound(
                 f"the database {path} does not exist",

@@ -72,7 +72,7 @@ class RemoteGateway(ApiGateway):
         )
 
     def serving(self) -> str:
-        return "the server"
+        return f"the node at {self.server}"
 
     async def close(self) -> None:
         self._disconnect()

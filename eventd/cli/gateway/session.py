@@ -128,7 +128,7 @@ class Session:
         return find_node(location)
 
     def serving(self) -> str:
-        """Return the process of the node that was called; empty if none runs, and `the server` for a named one.
+        """Return the process of the node that was called; empty if none runs, and for a named server, its address.
 
         For a database on Postgres it may be several processes, separated by commas.
         """

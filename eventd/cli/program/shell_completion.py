@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -14,6 +16,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 OPTIONS: Final = ("--install-completion", "--show-completion")
 PRESENT: Final = "present"
 """The value of an option that names no shell."""
+_MENU: Final = "zstyle ':completion:*' menu select"
 
 
 class CompletionOption(Option):
@@ -48,14 +51,29 @@ class CompletionOption(Option):
             raise typer.BadParameter(f"{shell!r} is not one of {', '.join(SHELLS)}", ctx=ctx, param=self)
         program = ctx.find_root().info_name
         variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
-        from typer._completion_shared import get_completion_script, install
+        from typer._completion_shared import get_completion_script, install, install_zsh
 
         if not self._installs:
             print(get_completion_script(prog_name=program, complete_var=variable, shell=shell))
             raise typer.Exit
-        _, path = install(shell=shell, prog_name=program, complete_var=variable)
+        if shell == "zsh":
+            with _own_lines_alone(Path.home() / ".zshrc"):
+                path = install_zsh(prog_name=program, complete_var=variable, shell=shell)
+        else:
+            _, path = install(shell=shell, prog_name=program, complete_var=variable)
         print(f"completion of {shell} installed in {path}: it takes effect in new shells")
         raise typer.Exit
+
+
+@contextmanager
+def _own_lines_alone(settings: Path) -> Iterator[None]:
+    """Remove the line that typer adds to the user's settings of zsh, which sets a menu for the completion of all
+    programs."""
+    was_there = settings.is_file() and _MENU in settings.read_text().splitlines()
+    yield
+    if not was_there:
+        kept = [line for line in settings.read_text().splitlines() if line != _MENU]
+        settings.write_text("\n".join(kept).rstrip("\n") + "\n")
 
 
 def _present_shell() -> str:

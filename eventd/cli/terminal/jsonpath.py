@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventd.errors import Invalid
@@ -13,6 +13,7 @@ from eventd.text.quoting import quoted
 
 EXAMPLE: Final = "for example '{[*].metadata.name}'"
 _BRACED: Final = re.compile(r"""\{((?:[^{}"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*)\}""", re.DOTALL)
+_MEMBER: Final = re.compile(r"\$\.([A-Za-z_]\w*)")
 _MOST: Final = 4096
 """Maximum number of characters of a template."""
 
@@ -26,6 +27,8 @@ class _Query(NamedTuple):
 
     compiled: Any
     of_list: Any
+    member: str = ""
+    """The member of the output with which the query begins; empty if it does not begin with one."""
 
 
 class _Range(NamedTuple):
@@ -57,6 +60,14 @@ class Template:
     def render(self, value: Any) -> str:
         """Return the text for a value: all matches of a query, separated by blanks; absent members are left out."""
         return "".join(_rendered(self._steps, value))
+
+    def absent_members(self, value: Any) -> list[str]:
+        """Return the members with which queries begin, and which the output, an object, does not have."""
+        if not isinstance(value, Mapping):
+            return []
+        queries = [step.query if isinstance(step, _Range) else step for step in self._steps]
+        named = [query.member for query in queries if isinstance(query, _Query)]
+        return [name for name in dict.fromkeys(named) if name and name not in value]
 
     def _pieces(self) -> Iterator[tuple[bool, str]]:
         """Yield the pieces of the template in order: for each, whether it is a query, and its text without the
@@ -121,7 +132,8 @@ def _compiled(path: str) -> _Query:
     try:
         compiled = jsonpath.compile(rooted)
         of_list = jsonpath.compile(rooted.replace("$.items", "$", 1)) if rooted.startswith("$.items[") else compiled
-        return _Query(compiled, of_list)
+        begins = _MEMBER.match(rooted)
+        return _Query(compiled, of_list, begins[1] if begins else "")
     except (jsonpath.JSONPathError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Invalid(f"cannot read the JSONPath {quoted(path)}: {reason}", hint=EXAMPLE) from None

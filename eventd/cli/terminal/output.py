@@ -109,6 +109,7 @@ class Output:
 
             self._template = Template(format.removeprefix(_TEMPLATE))
         self._headers = headers
+        self._noted = False
         self._stream = stream or sys.stdout
         self._styled = colour and self._stream.isatty()
 
@@ -253,12 +254,20 @@ class Output:
         """Print any value as JSON, indented by two, as YAML, or by the template."""
         if self._template is not None:
             self._templated(self._template.render(value))
+            if absent := self._template.absent_members(value):
+                self._note_absent(absent, value)
         elif self.format == "yaml":
             from eventd.resources.reading.yaml_text import write_yaml
 
             self._write(write_yaml(value))
         else:
             self.document(write_json(value, indent=2))
+
+    def _note_absent(self, absent: Sequence[str], value: Mapping[str, Any]) -> None:
+        """Print a note, once, on members that the template names and the output does not have."""
+        if not self._noted:
+            self._noted = True
+            note(f"note: the output has no member {' and none '.join(absent)}; it has {', '.join(value)}")
 
     def _templated(self, text: str) -> None:
         """Print the result of the template for a value, with a newline at its end, because a prompt may follow."""

@@ -105,6 +105,20 @@ def test_completion_is_shown_and_installed_for_the_named_shell(
     assert file.read_text().strip() == shown.strip()
 
 
+@pytest.mark.parametrize("before", ["", "alias l=ls\n", "zstyle ':completion:*' menu select\n"])
+def test_the_settings_of_other_programs_in_zsh_stay(
+    control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = tmp_path / ".zshrc"
+    if before:
+        settings.write_text(before)
+    for _ in range(2):
+        control("--install-completion=zsh")
+        lines = [line for line in settings.read_text().splitlines() if line]
+        assert lines == [*before.splitlines(), "fpath+=~/.zfunc; autoload -Uz compinit; compinit"]
+
+
 def test_a_shell_without_completion_is_refused(control: Control) -> None:
     refused = control("--install-completion", "csh", code=2).err
     assert "'csh' is not one of bash, zsh, fish" in refused

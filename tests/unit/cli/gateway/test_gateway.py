@@ -101,6 +101,10 @@ def answering(port: int, answers: list[bytes]) -> Iterator[int]:
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
+def test_a_named_node_is_shown_by_its_address() -> None:
+    assert RemoteGateway("10.9.8.7", "").serving() == "the node at http://10.9.8.7:8780"
+
+
 async def test_a_node_that_comes_up_after_a_refused_connection_is_reached_by_the_next_request() -> None:
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]

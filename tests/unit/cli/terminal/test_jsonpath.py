@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventd.cli.terminal.jsonpath import Template
+from eventd.cli.terminal.output import Output
 from eventd.errors import Invalid
 
 PEER = {"metadata": {"name": "cloud"}, "spec": {"endpoint": "http://10.0.0.7", "types": ["a", "b"], "relay": True}}
@@ -31,6 +32,24 @@ HUB = {"metadata": {"name": "hub"}, "spec": {"endpoint": "http://10.0.0.8", "typ
 )
 def test_a_template_shows_what_its_queries_match(template: str, text: str) -> None:
     assert Template(template).render(PEER) == text
+
+
+@pytest.mark.parametrize(
+    ("template", "absent"),
+    [
+        ("{.items[*].metadata.name}", ["items"]),
+        ("{range .items[*]}{.metadata.name}{end}", ["items"]),
+        ("{.spec.none} {[*].name} {.metadata.name}", []),
+    ],
+)
+def test_a_member_that_the_output_does_not_have_is_noted(
+    capsys: pytest.CaptureFixture[str], template: str, absent: list[str]
+) -> None:
+    assert Template(template).absent_members(PEER) == absent
+    assert Template(template).absent_members([PEER]) == []
+    Output(f"jsonpath={template}", headers=True, colour=False).value(PEER)  # type: ignore[arg-type]
+    expected = "note: the output has no member items; it has metadata, spec\n" if absent else ""
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize("items", ["[*]", ".items[*]"], ids=["a list", "a list by kubectl's name"])
