@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import requests
@@ -27,6 +27,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace import Span as RecordedSpan
 
 from eventd.tracing.contexts import TraceContext
+from eventd.tracing.losses import SpanLosses
 from eventd.tracing.spans import Attributes, Kind, TracedWork, Value
 
 QUEUE: Final = 2048
@@ -35,15 +36,25 @@ _KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT, "internal
 
 
 class _BoundedSession(requests.Session):
-    """Reads only the head of an answer, so that a collector whose answer never ends costs no memory."""
+    """Reads only the head of an answer, so that a collector whose answer never ends costs no memory.
+
+    `problem` is the status of the last answer, or the class of the last error.
+    """
+
+    problem = ""
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """Send a request.
 
         Raises `requests.RequestException`, also for a redirect, because it means that the spans were not accepted.
         """
-        response = super().send(request, **{**options, "stream": True, "allow_redirects": False})
+        try:
+            response = super().send(request, **{**options, "stream": True, "allow_redirects": False})
+        except requests.RequestException as error:
+            self.problem = type(error).__name__  # its text holds the URL
+            raise
         response.close()
+        self.problem = f"it answers with HTTP status {response.status_code}"
         if 300 <= response.status_code < 400:
             raise requests.HTTPError(f"the collector answered {response.status_code}")
         response._content = b""
@@ -53,8 +64,10 @@ class _BoundedSession(requests.Session):
 class _CountingExporter(SpanExporter):
     """Counts the spans that the collector accepts and those that it does not."""
 
-    def __init__(self, exporter: SpanExporter) -> None:
+    def __init__(self, exporter: SpanExporter, session: _BoundedSession, losses: SpanLosses) -> None:
         self._exporter = exporter
+        self._session = session
+        self._losses = losses
         self.exported = 0
         self.failed = 0
         self.taken = 0
@@ -64,8 +77,10 @@ class _CountingExporter(SpanExporter):
         result = self._exporter.export(spans)
         if result is SpanExportResult.SUCCESS:
             self.exported += len(spans)
+            self._losses.succeeded()
         else:
             self.failed += len(spans)
+            self._losses.failed(self._session.problem or "it was not reached")
         return result
 
     def shutdown(self) -> None:
@@ -118,15 +133,18 @@ class _OtlpSpan:
 class OtlpExporter:
     """Exports spans over OTLP. The variables `OTEL_…` give the address, the headers and the sampling."""
 
-    def __init__(self, attributes: Attributes, version: str, sampler: Sampler | None) -> None:
+    def __init__(
+        self, attributes: Attributes, version: str, sampler: Sampler | None, monotonic: Callable[[], float]
+    ) -> None:
         """Raises what the SDK raises for a variable that it refuses.
 
         `sampler`: None for the sampler that the environment names.
         """
-        # What the exporter logs about a collector that is down names its URL, and repeats itself: `counts` tells it.
+        # What the exporter logs about a collector that is down names its URL, and repeats itself: `losses` logs it.
         for name in ("opentelemetry", "urllib3"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._exporter = _CountingExporter(OTLPSpanExporter(session=_BoundedSession()))
+        self._losses, session = SpanLosses(monotonic), _BoundedSession()
+        self._exporter = _CountingExporter(OTLPSpanExporter(session=session), session, self._losses)
         self._processor = _CountingProcessor(self._exporter)
         self._provider = TracerProvider(sampler=sampler, resource=Resource.create(attributes), shutdown_on_exit=False)
         self._provider.add_span_processor(self._processor)
@@ -164,6 +182,10 @@ class OtlpExporter:
         """Return the number of spans that were exported, that a collector has not taken, and that were dropped."""
         exporter = self._exporter
         return {"exported": exporter.exported, "failed": exporter.failed, "dropped": self._processor.dropped}
+
+    def loss(self) -> str:
+        """Return why the last spans were not exported; empty if they were."""
+        return self._losses.reason
 
     def close(self, seconds: float) -> None:
         """Export the waiting spans, for at most this number of seconds: the SDK itself would wait for a collector that

@@ -79,6 +79,10 @@ class Exporter(Protocol):
         """Return the number of spans that were exported, that a collector has not taken, and that were dropped."""
         ...
 
+    def loss(self) -> str:
+        """Return why the last spans were not exported; empty if they were."""
+        ...
+
 
 class _NoSpan:
     """Takes the place of a span while tracing is off."""
@@ -198,6 +202,10 @@ class Tracing:
     def counts(self) -> Mapping[str, int]:
         """Return the number of spans that were exported, not taken by a collector, and dropped."""
         return {} if self._exporter is None else self._exporter.counts()
+
+    def loss(self) -> str:
+        """Return why the last spans were not exported; empty if they were, and while tracing is off."""
+        return "" if self._exporter is None else self._exporter.loss()
 
 
 tracing: Final = Tracing()

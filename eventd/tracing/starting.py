@@ -50,7 +50,7 @@ def start_tracing(
         return _nothing
     sampler = None if environment.get(SAMPLER, "").strip() else default_sampler(monotonic)
     try:
-        exporter = OtlpExporter(_attributes(environment, version), version, sampler)
+        exporter = OtlpExporter(_attributes(environment, version), version, sampler, monotonic)
     except Exception as error:  # the SDK raises what its parsers raise, and a value may hold a secret
         about = {"reason": f"OpenTelemetry refuses a variable OTEL_…: {type(error).__name__}"}
         logger.warning("tracing is off", extra=about)

@@ -2,7 +2,7 @@
 
 May import: api.admin, api.admin.deliveries, api.framework, dynamic, egress, egress.loop, groups, log.core,
     log.cursors, log.delivery, log.topics, net, resources, resources.kinds, runtime, settings, store.engine,
-    store.rows, streams, text, tls.
+    store.rows, streams, text, tls, tracing.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from eventd.api.doctor.reading import read_groups
 from eventd.api.doctor.report import Check, CheckStatus, report
 from eventd.api.doctor.streams import check_streams
 from eventd.api.doctor.surface import check_surface
+from eventd.api.doctor.tracing import check_tracing
 from eventd.api.framework.operations import Params, Services
 from eventd.groups.callback_history import count_losses
 from eventd.groups.callbacks import read_callback_statuses, read_callbacks
@@ -90,6 +91,7 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     checks += check_certificates([each for each in states if each.group or not params.group], now)
     checks += await check_readiness(services.readiness, params.group)
     checks += check_local_socket(services.local_socket())
+    checks += [] if params.group else check_tracing()
     checks += await services.database.read(_read_callbacks, params.group, now)
     if not params.group:
         if services.settings is not None and services.settings.routemaster_listen is not None:

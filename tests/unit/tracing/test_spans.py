@@ -67,6 +67,9 @@ class Kept:
     def counts(self) -> Mapping[str, int]:
         return {"exported": len(self.works)}
 
+    def loss(self) -> str:
+        return ""
+
 
 @pytest.fixture
 def kept() -> Iterator[Kept]:
