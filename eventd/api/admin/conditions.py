@@ -157,7 +157,9 @@ async def _looking(services: Services, params: WaitForCondition, condition: Cond
 def _require(condition: Condition, kind: str) -> None:
     known = _CONDITIONS.get(kind, _OF_RESOURCES)
     if condition.name not in [re.split("[=>]", each)[0] for each in known]:
-        raise Invalid(f"{kind} has no condition {condition.name}", hint=f"its conditions: {', '.join(known)}")
+        raise Invalid(
+            f"the condition {condition.name} does not apply to {kind}", hint=f"its conditions: {', '.join(known)}"
+        )
 
 
 async def _look_at_node(services: Services, group: str) -> Standing:

@@ -188,9 +188,18 @@ _OTHERS = (
 """The columns of kinds of other programs."""
 
 
-def columns_of(kind: str) -> Sequence[Column]:
-    """Return the columns of a kind's table."""
-    return _COLUMNS.get(kind, _OTHERS)
+_FULL_NAME = Column("NAME", full_name)
+
+
+def columns_of(kind: str, *, with_kind: bool = False) -> Sequence[Column]:
+    """Return the columns of a kind's table; with `with_kind`, names are shown as `kind/name`."""
+    columns = _COLUMNS.get(kind, _OTHERS)
+    return (_FULL_NAME, *columns[1:]) if with_kind else columns
+
+
+def has_several(kinds: Sequence[str]) -> bool:
+    """Return whether more than one kind is asked for, so that names alone do not say which resource it is."""
+    return len(kinds) > 1 or any(kind.lower() == "all" for kind in kinds)
 
 
 async def named(session: Session, kind: str, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -209,11 +218,11 @@ async def listed(session: Session, kinds: Sequence[str], selector: str) -> list[
     return list(rows.values())
 
 
-def show_tables(session: Session, rows: list[dict[str, Any]]) -> None:
+def show_tables(session: Session, rows: list[dict[str, Any]], *, with_kind: bool) -> None:
     """Print a table for each of this program's kinds, and one for all others."""
-    tables = [(columns, [row for row in rows if row["kind"] == kind]) for kind, columns in _COLUMNS.items()]
-    tables.append((_OTHERS, [row for row in rows if row["kind"] not in _COLUMNS]))
-    shown = [(columns, those) for columns, those in tables if those]
+    tables = [(kind, [row for row in rows if row["kind"] == kind]) for kind in _COLUMNS]
+    tables.append(("", [row for row in rows if row["kind"] not in _COLUMNS]))
+    shown = [(columns_of(kind, with_kind=with_kind), those) for kind, those in tables if those]
     for at, (columns, those) in enumerate(shown):
         if at:
             session.out.line()

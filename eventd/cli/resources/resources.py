@@ -13,7 +13,7 @@ from eventd.cli.gateway.completion import complete_kind, complete_name
 from eventd.cli.gateway.selecting import DryRunOption, WatchOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.program.exits import ExitCode
-from eventd.cli.resources.listing import columns_of, full_name, listed, named, show_tables
+from eventd.cli.resources.listing import columns_of, full_name, has_several, listed, named, show_tables
 from eventd.cli.terminal.output import note
 from eventd.text.invisible import printable
 from eventd.text.plural import counted
@@ -234,7 +234,7 @@ async def get(
         return
     rows = await named(session, wanted[0], names) if names else await listed(session, wanted, selector)
     if session.out.is_table:
-        show_tables(session, rows)
+        show_tables(session, rows, with_kind=has_several(wanted))
         if not rows:
             note(f"no resource has the labels {selector}" if selector else "no resources are declared")
     else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from eventd.cli.gateway.session import Session
-from eventd.cli.resources.listing import columns_of, full_name, listed
+from eventd.cli.resources.listing import columns_of, full_name, has_several, listed
 from eventd.cli.terminal.output import note
 from eventd.errors import NotFound
 from eventd.runtime.clock import SystemClock
@@ -31,18 +31,27 @@ async def watch_resources(session: Session, kinds: Sequence[str], names: Collect
         while True:
             rows = {_key(row): row for row in await _read(session, kinds, selector, is_first=is_first)}
             rows = {key: row for key, row in rows.items() if not names or row["metadata"]["name"] in names}
+            for key in ended(seen, rows):
+                note(f"{'no longer selected' if selector and key not in rows else 'deleted'}: {full_name(seen[key])}")
             for key, row in rows.items():
                 if seen.get(key) != row:
-                    columns = columns_of(row["kind"])
+                    columns = columns_of(row["kind"], with_kind=has_several(kinds))
                     table = row["kind"] if session.out.is_table else ""
                     show = shows.setdefault(table, session.out.stream_rows(columns, name=full_name))
                     show([row])
-            for key in seen.keys() - rows.keys():
-                note(f"{'no longer selected' if selector else 'deleted'}: {full_name(seen[key])}")
             seen, is_first = rows, False
             await clock.sleep(PAUSE)
     except asyncio.CancelledError:
         return  # Ctrl-C is how it ends
+
+
+def ended(seen: Mapping[Key, Mapping[str, Any]], rows: Mapping[Key, Mapping[str, Any]]) -> list[Key]:
+    """Return the resources that have disappeared since the last read, also those that were created again meanwhile."""
+    return [key for key, row in seen.items() if key not in rows or _created(rows[key]) != _created(row)]
+
+
+def _created(row: Mapping[str, Any]) -> Any:
+    return row["metadata"]["creationTimestamp"]
 
 
 async def _read(session: Session, kinds: Sequence[str], selector: str, *, is_first: bool) -> list[dict[str, Any]]:

@@ -94,9 +94,9 @@ def test_get_shows_tables_names_and_what_can_be_applied_again(routerctl: Control
     routerctl.edge()
     table = routerctl("get", "all").lines
     assert table[0].split() == ["NAME", "NODE", "LISTEN", "PROTOCOLS", "CREATED"]
-    assert table[1].split()[:4] == ["edge", "onprem", "-", "v1,v2"]
+    assert table[1].split()[:4] == ["eventgroup/edge", "onprem", "-", "v1,v2"]
     assert table[2] == ""
-    assert table[4].split()[:5] == ["to-cloud", "edge", "cloud", "http://127.0.0.1:1", "auto"]
+    assert table[4].split()[:5] == ["eventpeer/to-cloud", "edge", "cloud", "http://127.0.0.1:1", "auto"]
     for kind in ("eg", "group", "EventGroup", "eventgroups"):
         assert routerctl("get", kind, "-o", "name").lines == ["eventgroup/edge"]
     assert routerctl("get", "ep", "--no-headers", "-o", "wide").lines[0].split()[-3:] == ["all", "all", "1"]

@@ -107,18 +107,18 @@ def test_every_kind_is_listed_described_and_applied_again(routerctl: Control) ->
         "dynamicoverridepolicy/masks",
     ]
     rows = [line.split() for line in routerctl("get", "all").lines]
-    assert ["claim", "/usr/libexec/claim", "10s", "propose.dynamicConfig"] in [row[:4] for row in rows]
-    assert ["claims", "edge", "claim", "routerd.client.*"] in [row[:4] for row in rows]
-    assert ["billing", "group:edge", "https://billing.example/hooks?key=a", "standard", "new"] in [
+    assert ["plugin/claim", "/usr/libexec/claim", "10s", "propose.dynamicConfig"] in [row[:4] for row in rows]
+    assert ["eventsubscription/claims", "edge", "claim", "routerd.client.*"] in [row[:4] for row in rows]
+    assert ["eventcallback/billing", "group:edge", "https://billing.example/hooks?key=a", "standard", "new"] in [
         row[:5] for row in rows
     ]
-    assert ["orders", "log", "disk", "3600000", "none"] in [row[:5] for row in rows]
-    assert ["orders->audit", "orders", "audit", "tag", "Glob", "a*", "no"] in [row[:7] for row in rows]
-    assert ["acme", "https://keys.example/acme", "-"] in [row[:3] for row in rows]
-    assert ["acme-sessions", "acme", "default", "sessions", "64MiB"] in [row[:5] for row in rows]
-    assert ["edge-slo", "edge", "30", "180"] in [row[:4] for row in rows]
-    assert ["claim-source", "claim", "5m0s"] in [row[:3] for row in rows]
-    assert ["masks", "EventSubscription/claims"] in [row[:2] for row in rows]
+    assert ["topic/orders", "log", "disk", "3600000", "none"] in [row[:5] for row in rows]
+    assert ["topicrouter/orders->audit", "orders", "audit", "tag", "Glob", "a*", "no"] in [row[:7] for row in rows]
+    assert ["streamtenant/acme", "https://keys.example/acme", "-"] in [row[:3] for row in rows]
+    assert ["streamcache/acme-sessions", "acme", "default", "sessions", "64MiB"] in [row[:5] for row in rows]
+    assert ["federationslo/edge-slo", "edge", "30", "180"] in [row[:4] for row in rows]
+    assert ["dynamicconfigsource/claim-source", "claim", "5m0s"] in [row[:3] for row in rows]
+    assert ["dynamicoverridepolicy/masks", "EventSubscription/claims"] in [row[:2] for row in rows]
     for kind, name in (
         ("sub", "claims"),
         ("ec", "billing"),

@@ -30,5 +30,5 @@ def test_each_kind_has_a_header_once_and_a_missing_name_is_reported(control: Con
         lines = [watch.line() for _ in range(4)]
         assert [line.split()[:2] for line in lines[::2]] == [["NAME", "NODE"], ["NAME", "GROUP"]]
         control("apply", "-f", control.file(EDGE.replace("127.0.0.1:1", "127.0.0.1:2")))
-        assert watch.line().split()[:2] == ["to-cloud", "edge"]
+        assert watch.line().split()[:2] == ["eventpeer/to-cloud", "edge"]
     assert "EventPeer/none does not exist" in control("get", "ep/none", "-w", code=3).err
