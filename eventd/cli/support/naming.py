@@ -14,7 +14,7 @@ _NOUNS: Final = ("topic", "router", "queue", "stream", "group", "peer", "node", 
 _NAMED: Final = "|".join([*(f"{noun}s?" for noun in _NOUNS), *KINDS])
 _IN_TEXT: Final = re.compile(
     rf"""(?ix)\b(?:{_NAMED})(?:
-      /(?P<path>[\w.~%:>-]+)(?:/(?P<inner>[\w.~%:>-]+))?
+      /(?P<path>[\w.~%:>-]+)
     | \s(?P<quote>['"])(?P<quoted>[^'"\s]+)(?P=quote)
     | \s(?P<missing>[\w.>-]+)(?=\sdoes\snot\sexist)
     )"""
@@ -29,9 +29,9 @@ _MODULE: Final = (".py", ".md")
 def names_in_text(text: str) -> Iterator[str]:
     """Yield the names in a text that stand after a noun or kind."""
     for found in _IN_TEXT.finditer(text):
-        for group in ("path", "inner", "quoted", "missing"):
+        for group in ("path", "quoted", "missing"):
             name = (found[group] or "").rstrip(".:-")
-            if name and not name.endswith(_MODULE) and not (group == "inner" and name.islower() and "-" not in name):
+            if name and not name.endswith(_MODULE):
                 yield from router_parts(name)
 
 

@@ -228,6 +228,7 @@ def test_a_name_is_learned_wherever_names_stand(learned: dict[str, object], name
         "level=info msg=trimmed topic=zeta",
         'eventd_topic_records{topic="zeta"} 3',
         "GET /v0/topics/zeta/records answered 404",
+        "POST /api/v1/groups/core/peers/zeta/pause answered 409",
     ],
 )
 def test_names_that_only_a_log_or_metrics_mention_are_replaced(line: str) -> None:
