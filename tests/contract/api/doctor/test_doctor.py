@@ -795,7 +795,16 @@ _CODE = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
 _STATES = {"backing-off"}
 
 FILES = (
-    *("callbacks.py", "checks.py", "certificates.py", "links.py", "lake.py", "local_socket.py", "readiness.py"),
+    *(
+        "callbacks.py",
+        "checks.py",
+        "certificates.py",
+        "links.py",
+        "lake.py",
+        "local_socket.py",
+        "readiness.py",
+        "tracing.py",
+    ),
     *("streams.py", "surface.py"),
 )
 
