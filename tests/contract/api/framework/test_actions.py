@@ -159,7 +159,7 @@ async def test_what_cannot_be_recorded_does_not_happen(migrated_url: str, monkey
         monkeypatch.setattr(recorder, "add_action", fail)
         assert (await operator.ask("POST", "/api/v1/keys", {"name": "ci"})).status == 500
         assert (await operator.ask("PUT", "/v0/topics/orders", {})).status == 500
-        assert (await operator.ask("GET", "/api/v1/keys")).body == {"keys": []}
+        assert (await operator.ask("GET", "/api/v1/keys")).body["keys"] == []
         assert (await operator.ask("GET", "/v0/topics/orders")).status == 404
 
 

@@ -40,7 +40,7 @@ async def test_a_key_belongs_to_one_request(migrated_url: str) -> None:
         assert (other.status, other.body["error"]["code"]) == (409, "idempotency_key_reused")
         elsewhere = await operator.ask("POST", "/api/v1/keys", {"name": "ci"}, headers={"Idempotency-Key": "k1"})
         assert elsewhere.status == 409
-        assert (await operator.ask("GET", "/api/v1/keys")).body == {"keys": []}
+        assert (await operator.ask("GET", "/api/v1/keys")).body["keys"] == []
 
 
 async def test_keys_of_two_callers_are_apart(migrated_url: str) -> None:

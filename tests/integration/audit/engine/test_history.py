@@ -419,7 +419,7 @@ STEPS = {
     "while the state is stored": "eventd.audit.engine.state.State.files",
     "after the cells": "eventd.audit.engine.lake_reader.LakeReader.reconcile",
     "before the history is stored": "eventd.audit.engine.run.keep_history",
-    "while a file is replaced": "eventd.lake.storage.sync_folder",
+    "while a file is replaced": "eventd.lake.folder.sync_folder",
     "before the report is written": "eventd.audit.engine.run.write_output",
 }
 KILLED = """
