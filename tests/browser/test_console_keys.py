@@ -20,7 +20,11 @@ def test_keys_lead_to_a_page_to_its_rows_and_into_one(visitor: Visitor, full: Co
     page.get_by_role("heading", name="Links", exact=True).wait_for()
     wait_for_keys(page)
     page.keyboard.press("j")
-    page.locator("tr.at", has_text="site-b").wait_for()
+    chosen = page.locator("tr[data-at]", has_text="site-b")
+    chosen.wait_for()
+    before = chosen.inner_text()
+    page.wait_for_function("before => document.querySelector('#main tbody tr').innerText !== before", arg=before)
+    assert chosen.count() == 1, "an update of the page leaves the row chosen"
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="site-b", exact=True).wait_for()
 

@@ -25,9 +25,9 @@ const rows = () => [...document.querySelectorAll("#main tbody tr")];
 function move(step) {
   const all = rows();
   if (!all.length) return;
-  const at = all.findIndex((row) => row.classList.contains("at"));
+  const at = all.findIndex((row) => row.dataset.at !== undefined);
   const next = all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + step))];
-  for (const row of all) row.classList.toggle("at", row === next);
+  for (const row of all) row.toggleAttribute("data-at", row === next);
   (next.querySelector("a, button") ?? next).focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
 }
@@ -69,7 +69,7 @@ function press(event) {
     if (link) link.click();
     return;
   }
-  const at = document.querySelector("#main tr.at");
+  const at = document.querySelector("#main tr[data-at]");
   const known = {
     "?": help,
     "/": () => document.getElementById("find")?.focus(),

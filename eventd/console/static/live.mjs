@@ -58,7 +58,8 @@ function show(text) {
   Idiomorph.morph(main, fresh, {
     ignoreActiveValue: true,
     callbacks: {
-      beforeAttributeUpdated: (name, node) => !(name === "open" && node.matches("details, dialog")),
+      // The row that keys have chosen, which only the browser knows, stays chosen.
+      beforeAttributeUpdated: (name, node) => name !== "data-at" && !(name === "open" && node.matches("details, dialog")),
       beforeNodeRemoved: (old) => !(old.nodeType === 1 && old.dataset.keep !== undefined),
       beforeNodeMorphed: (old) => !(old.nodeType === 1 && old.dataset.keep !== undefined),
     },
