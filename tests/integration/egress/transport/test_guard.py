@@ -61,7 +61,7 @@ async def sender(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sender]:
 
 @pytest.fixture
 async def outside() -> AsyncIterator[Receiver]:
-    async with receiving(OUTSIDE) as receiver:
+    async with receiving(OUTSIDE, free_port(INSIDE)) as receiver:  # others listen on the same port of other addresses
         yield receiver
 
 
