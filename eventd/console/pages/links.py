@@ -79,7 +79,7 @@ async def show_link(visit: Visit) -> ShownPage:
         "peer": peer,
         "verifications": history["verifications"],
         "link": link,
-        "resource": await _resource_of(visit, group, peer) if link else "",
+        "resource": _resource_of(visit, link),
         "others": await _others_about(visit, group, peer, link),
         "sender": links["inbound"][0] if links["inbound"] else None,
         "gaps": gaps["gaps"],
@@ -88,14 +88,11 @@ async def show_link(visit: Visit) -> ShownPage:
     return ShownPage(f"Link to {peer}", "link.html", data)
 
 
-async def _resource_of(visit: Visit, group: str, peer: str) -> str:
+def _resource_of(visit: Visit, link: dict[str, Any] | None) -> str:
     """Return the name of the EventPeer that declares a link; empty if the visitor may not see it."""
-    if not visit.view.sees("") or not visit.view.may("resources.list"):
+    if link is None or not visit.view.sees("") or not visit.view.may("resources.list"):
         return ""
-    for one in (await visit.view.call("resources.list", kind="EventPeer"))["resources"]:
-        if (one["spec"].get("groupRef"), one["spec"].get("nodeName")) == (group, peer):
-            return str(one["metadata"]["name"])
-    return ""
+    return str(link["resource"])
 
 
 async def _others_about(visit: Visit, group: str, peer: str, link: dict[str, Any] | None) -> list[dict[str, Any]]:
