@@ -167,9 +167,9 @@ class AllNodes:
         for group in list(groups)[:_MOST_MAPS] or [""]:
             await self._refresh(group)
         groups = groups_of(node, others)
+        maps = {other.name: other.summary.maps for other in others if other.summary and not other.problem}
         reports = []
         for group, own in groups.items():
-            maps = {other.name: other.summary.maps for other in others if other.summary and not other.problem}
             told = {context: known[group] for context, known in maps.items() if group in known}
             reports += [
                 one | {"url": self._urls[one["context"]].to("links", group, own)}

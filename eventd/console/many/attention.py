@@ -17,8 +17,6 @@ from eventd.text.plural import counted
 _CALM: Final = frozenset({"running", "new", "planned"})
 _MOST: Final = 9_999_999
 """The largest number that is shown: what a node answers may be anything."""
-
-
 _LONGEST: Final = 40
 """Maximum number of characters of a state that are shown."""
 MOST_COUNTED: Final = 20_000

@@ -272,15 +272,16 @@ class RemoteNode:
         self._attending = self._spawn(self._read_attention(), f"attention of {self.name}")
 
     async def _read_attention(self) -> None:
-        view = OverHttpView(self.name, self._send_aside, self._decode, self._key, {}, self._sent)
-        self.attention = await read_attention(view)
+        self.attention = await read_attention(self._aside())
 
     async def _read_findings(self) -> None:
         begun = self._clock.monotonic()
-        view = OverHttpView(self.name, self._send_aside, self._decode, self._key, {}, self._sent)
-        self.findings = await read_findings(view)
+        self.findings = await read_findings(self._aside())
         ended = self._clock.monotonic()
         self._examined_until = ended + max(FINDINGS_SECONDS, FINDINGS_REST * (ended - begun))
+
+    def _aside(self) -> OverHttpView:
+        return OverHttpView(self.name, self._send_aside, self._decode, self._key, {}, self._sent)
 
     async def _send_aside(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], is_file: bool = False
