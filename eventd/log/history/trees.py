@@ -5,8 +5,8 @@ A topic names the tree in which its next own records get leaves. A tree is never
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch, for_update
@@ -62,13 +62,37 @@ def read_checkpoint_of(conn: Connection, tree_id: int) -> StoredCheckpoint | Non
     """Return the last checkpoint of a tree; None before the first."""
     sql = "SELECT size, root, note, signed_at FROM checkpoints WHERE tree = ? ORDER BY size DESC LIMIT 1"
     rows = fetch(conn, sql, (tree_id,))
-    return StoredCheckpoint(*rows[0]) if rows else None
+    return _stored(rows[0]) if rows else None
+
+
+def read_trees(conn: Connection, topic_id: int) -> list[Tree]:
+    """Return the trees of a topic, the newest first."""
+    return [
+        *map(Tree._make, fetch(conn, f"SELECT {_COLUMNS} FROM trees WHERE topic_id = ? ORDER BY id DESC", (topic_id,)))
+    ]
+
+
+def read_checkpoint_at(conn: Connection, tree_id: int, size: int) -> StoredCheckpoint | None:
+    """Return the checkpoint of a tree at exactly this size; None if none is stored."""
+    sql = "SELECT size, root, note, signed_at FROM checkpoints WHERE tree = ? AND size = ?"
+    rows = fetch(conn, sql, (tree_id, size))
+    return _stored(rows[0]) if rows else None
+
+
+def read_checkpoints(conn: Connection, tree_id: int, *, above: int, most: int) -> list[StoredCheckpoint]:
+    """Return up to `most` checkpoints of a tree with a larger size than `above`, the newest first."""
+    sql = "SELECT size, root, note, signed_at FROM checkpoints WHERE tree = ? AND size > ? ORDER BY size DESC LIMIT ?"
+    return [*map(_stored, fetch(conn, sql, (tree_id, above, most)))]
+
+
+def _stored(row: Sequence[Any]) -> StoredCheckpoint:
+    size, root, note, signed_at = row
+    return StoredCheckpoint(size, bytes(root), note, signed_at)
 
 
 def read_last_signed(conn: Connection, topic_id: int) -> Iterator[tuple[Tree, StoredCheckpoint]]:
     """Yield the trees of a topic of which a checkpoint was signed, with the last one, the newest tree first."""
-    trees = fetch(conn, f"SELECT {_COLUMNS} FROM trees WHERE topic_id = ? ORDER BY id DESC", (topic_id,))
-    for tree in map(Tree._make, trees):
+    for tree in read_trees(conn, topic_id):
         signed = read_checkpoint_of(conn, tree.id)
         if signed is not None:
             yield tree, signed

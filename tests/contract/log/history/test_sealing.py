@@ -12,7 +12,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.core.scan import scan
 from eventd.log.history import seal
-from eventd.log.history.open_tree import TreeOwner, close_tree, open_tree
+from eventd.log.history.open_tree import close_tree
 from eventd.log.history.seal import Hashed, hash_new, store_checkpoint
 from eventd.log.history.trees import (
     DAY,
@@ -29,37 +29,16 @@ from eventd.log.topics.deleted_topics import clear_deleted, delete_topic
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
-from eventd.testing import NOW, draft
+from eventd.testing import NOW
 from federation.history.checkpoints import open_checkpoint, read_origin
 from federation.history.entries import OpeningReason, PreviousTree, read_opening_entry
 from federation.history.notes import LOG_KEY, read_note, read_vkey
 from federation.history.proof_file import LeafProof, ProofFile, check_proof
 from federation.history.tiles import inclusion_proof
 from tests.support import plain_history as plain
+from tests.support.histories import OWNER, emit, seal_now, signed, start
 
-OWNER = TreeOwner("g", "site-a", Ed25519PrivateKey.from_private_bytes(b"1" * 32))
 OTHER_KEY = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"2" * 32))
-
-
-async def start(log: EventLog, owner: TreeOwner = OWNER) -> tuple[int, Tree]:
-    topic = await log.topic("group:g")
-    return topic, await log.database.write(open_tree, topic, owner, NOW)
-
-
-async def emit(log: EventLog, topic: int, *ids: str, path: str = "") -> None:
-    await log.append(topic, [draft(id, group="g", path=path) for id in ids])
-
-
-async def seal_now(log: EventLog, topic: int, owner: TreeOwner = OWNER) -> StoredCheckpoint | None:
-    hashed = await log.database.read(hash_new, topic)
-    assert hashed is not None
-    return await log.database.write(store_checkpoint, hashed, owner, NOW)
-
-
-async def signed(log: EventLog, topic: int) -> StoredCheckpoint:
-    stored = await seal_now(log, topic)
-    assert stored is not None
-    return stored
 
 
 async def blocks(log: EventLog, topic: int) -> list[Block]:
