@@ -21,6 +21,8 @@ _IN_TEXT: Final = re.compile(
 )
 """A name after its noun or kind: `EventPeer/beta`, a part of a path, in quotes, or in an error."""
 _ARROW: Final = re.compile(r"->")
+_DEAD_LETTER: Final = re.compile(r"event (\S+) of \w+ (\S+): ")
+"""A dropped dead letter as the object of an action: its event and its owner, before the reason."""
 _FIELD: Final = re.compile(r'(?<![\w.])([A-Za-z]\w*)=(?:"((?:[^"\\\n]|\\.)*)"|([^\s",}]+))')
 """A field of a log line that is not JSON, or a label of a metric."""
 _MODULE: Final = (".py", ".md")
@@ -36,7 +38,14 @@ def names_in_text(text: str) -> Iterator[str]:
 
 
 def names_of_object(value: str) -> Iterator[str]:
-    """Yield the names in the object of an action, such as `peer core/site-b`, `EventPeer beta` or `router a->b`."""
+    """Yield the names in the object of an action, such as `peer core/site-b`, `EventPeer beta` or `router a->b`.
+
+    That of a dropped dead letter is `event e1 of peer beta: loop`.
+    """
+    if letter := _DEAD_LETTER.match(value):
+        yield letter[1]
+        yield from router_parts(letter[2])
+        return
     noun, _, named = value.rpartition(" ")
     is_named = noun.split(" ")[-1] in {*_NOUNS, *KINDS}
     for part in re.split(r"[/,]", named) if noun else []:

@@ -205,6 +205,8 @@ def test_a_name_of_digits_is_replaced_and_settings_keep_their_descriptions() -> 
         ({"object": "EventGroup othrzeta"}, ["othrzeta"]),
         ({"object": "peer zcore/zsite"}, ["zcore", "zsite"]),
         ({"arguments": {"objects": ["Topic acme-declared", "EventPeer zbeta"]}}, ["acme-declared", "zbeta"]),
+        ({"object": "event zdoor-17 of peer zsite: id_conflict"}, ["zdoor-17", "zsite"]),
+        ({"objects": ["event 8 of router zin->zout: no_target"]}, ["zin->zout", "zin", "zout"]),
         ({"series": [{"kind": "topic", "topic": "zeta-invoices"}]}, ["zeta-invoices"]),
         ({"router": "zin->zout"}, ["zin->zout", "zin"]),
         ({"lastError": "topic 'zeta' does not exist; EventPeer/zbeta has none"}, ["zeta", "zbeta"]),
@@ -218,6 +220,11 @@ def test_a_name_is_learned_wherever_names_stand(learned: dict[str, object], name
     assert not any(name in json.dumps(replaced.value(learned)) for name in names)
     line = "the topic is one of a router; job 12 of this EventGroup is done"
     assert replaced.text(line) == line
+
+
+def test_the_reason_of_a_dropped_dead_letter_stays() -> None:
+    names = names_of([{"object": "event e1 of peer zsite: id_conflict"}])
+    assert names.text("2 of id_conflict") == "2 of id_conflict"
 
 
 @pytest.mark.parametrize(
