@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from eventd.api.admin.callbacks.callbacks import OneCallback, read_registered, resends_of
-from eventd.api.framework.moments import read_span, show_time
+from eventd.api.admin.deliveries.dead_letters import name_letters, show_refusal
+from eventd.api.framework.moments import read_span
 from eventd.api.framework.operations import Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
 from eventd.egress.callbacks.selection import CallbackSelection
@@ -246,10 +247,7 @@ def _show(letter: StoredDeadLetter) -> dict[str, Any]:
         "id": letter.id,
         "eventId": letter.event_id,
         "position": letter.position,
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "attempts": letter.attempts,
-        "parkedAt": show_time(letter.parked_at),
+        **show_refusal(letter),
     }
 
 
@@ -303,13 +301,18 @@ def sort_letters(
 
 
 async def drop_letters(services: Services, params: ChooseCallbackDeadLetters) -> dict[str, Any]:
+    if params.ids:
+        name_letters(await services.database.read(_find, params))
     return {"dropped": await services.database.write(_drop_now, params)}
 
 
 def _drop_now(conn: Connection, params: ChooseCallbackDeadLetters) -> int:
     lock_head(conn)
-    cursor = read_registered(conn, params.callback)[1]
-    return delete_dead_letters(conn, [letter.id for letter in _chosen(conn, params, cursor)])
+    return delete_dead_letters(conn, [letter.id for letter in _find(conn, params)])
+
+
+def _find(conn: Connection, params: ChooseCallbackDeadLetters) -> list[StoredDeadLetter]:
+    return _chosen(conn, params, read_registered(conn, params.callback)[1])
 
 
 def _chosen(conn: Connection, params: ChooseCallbackDeadLetters, cursor: Cursor) -> list[StoredDeadLetter]:

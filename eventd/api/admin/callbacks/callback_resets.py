@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
-
-from pydantic import Field, model_validator
+from typing import Any
 
 from eventd.api.admin.callbacks.callbacks import OneCallback, read_registered, read_row, register, resends_of
 from eventd.api.framework.moments import read_moment
 from eventd.api.framework.operations import Services
+from eventd.api.framework.reset_position import ResetPosition
 from eventd.errors import Invalid
 from eventd.groups.callbacks import KnownCallback, count_in_range
 from eventd.log.core.head import announce_topics, read_head
@@ -23,20 +22,8 @@ from eventd.store.rows.registry import announce
 from eventd.store.rows.routemaster import select_anew
 
 
-class ResetCallback(OneCallback):
-    """Where to continue: at the oldest stored event, at a time, or after the newest."""
-
-    since: str = Field(
-        default="", description="Start at the first event stored at this time or later: RFC 3339, or an age (`15m`)."
-    )
-    latest: bool = Field(default=False, description="Start after the newest event; the backlog is skipped.")
-    dry_run: bool = Field(default=False, description="Only show what would change.")
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if self.since and self.latest:
-            raise ValueError("must not have both since and latest: they name two positions")
-        return self
+class ResetCallback(OneCallback, ResetPosition):
+    """The callback to move, and where to."""
 
 
 async def reset(services: Services, params: ResetCallback) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from eventd.api.framework.moments import show_time
+from eventd.api.admin.deliveries.dead_letters import show_refusal
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import cut_page
 from eventd.groups.event_course import owner_of_letter
@@ -186,8 +186,5 @@ def _show(letter: DeadLetterRow, topics: Mapping[int, str]) -> dict[str, Any]:
         "topic": owner.topic,
         "eventId": letter.event_id,
         "position": letter.position,
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "attempts": letter.attempts,
-        "parkedAt": show_time(letter.parked_at),
+        **show_refusal(letter),
     }

@@ -20,6 +20,8 @@ from eventd.groups.lookup import find_group, find_peer, read_group_topic
 from eventd.log.core.head import lock_head
 from eventd.log.core.scan import read_at
 from eventd.log.cursors.dead_letters import delete_dead_letters
+from eventd.log.delivery.dead_letter_groups import DeadLetterRow
+from eventd.log.delivery.event_ledger import EventDeadLetter
 from eventd.log.delivery.repairs import MOST_POSITIONS, StoredDeadLetter, read_all_dead_letters, read_dead_letters
 from eventd.store.engine.database import Connection
 
@@ -66,11 +68,18 @@ def _show(letter: StoredDeadLetter) -> dict[str, Any]:
         "peer": target_of(letter.cursor)[1],
         "type": letter.tag,
         "subject": letter.subject,
+        **show_refusal(letter),
+        "stored": letter.tag is not None,
+    }
+
+
+def show_refusal(letter: StoredDeadLetter | DeadLetterRow | EventDeadLetter) -> dict[str, Any]:
+    """Return as JSON why a consumer gave up delivering the event of a dead letter, and when."""
+    return {
         "reason": letter.reason,
         "detail": letter.detail,
         "attempts": letter.attempts,
         "parkedAt": show_time(letter.parked_at),
-        "stored": letter.tag is not None,
     }
 
 

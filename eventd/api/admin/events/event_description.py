@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from pydantic import Field
 
+from eventd.api.admin.deliveries.dead_letters import show_refusal
 from eventd.api.admin.deliveries.peer_ledger import open_ledger
 from eventd.api.admin.events.returned_marks import show_returned
 from eventd.api.admin.subscriptions.subscription_runs import show_run
@@ -112,7 +113,7 @@ def _gone(conn: Connection, params: OneEvent, topic: TopicRow, place: IdPlace, g
         "reason": reason,
         "position": place.position,
         "evictedSeq": topic.evicted_seq,
-        "deadLetters": [show_letter(letter) for letter in letters],
+        "deadLetters": [_show_letter(letter) for letter in letters],
     }
     message = f"retention evicted event {params.id[:200]} of group {params.group} at {show_time(gone_at)}, {words}"
     return EventGone(message, detail)
@@ -159,7 +160,7 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
         "runs": [show_run(run) for run in runs],
         "runsSearched": all_searched,
         "parts": [_show_part(part, now) for part in read_event_parts(conn, group.name, record)],
-        "deadLetters": [show_letter(letter) for letter in letters],
+        "deadLetters": [_show_letter(letter) for letter in letters],
     }
 
 
@@ -254,17 +255,13 @@ def _show_part(part: StoredPart, now: int) -> dict[str, Any]:
     }
 
 
-def show_letter(letter: EventDeadLetter) -> dict[str, Any]:
-    """Return a dead letter of an event as JSON."""
+def _show_letter(letter: EventDeadLetter) -> dict[str, Any]:
     kind, owner = owner_of_letter(letter.cursor)
     return {
         "id": letter.id,
         "kind": kind,
         "owner": owner,
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "attempts": letter.attempts,
-        "parkedAt": show_time(letter.parked_at),
+        **show_refusal(letter),
     }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from eventd.api.admin.subscriptions.subscription_states import ListSubscriptions, find_subscription, read_states
 from eventd.api.framework.moments import read_moment, show_time
 from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.reset_position import ResetPosition
 from eventd.egress.cursors import BACKFILL, begin_backfill, pause_all, reconcile, subscription_name
 from eventd.egress.subscriptions.trigger import SubscriptionTrigger
 from eventd.errors import Conflict, Invalid, NotFound
@@ -131,20 +132,8 @@ def start_backfill(
     begin_backfill(conn, name, cursor, now)
 
 
-class Reset(OneSubscription):
-    """Where to continue: at the oldest stored event, at a time, or after the newest."""
-
-    since: str = Field(
-        default="", description="Start at the first event stored at this time or later: RFC 3339, or an age (`15m`)."
-    )
-    latest: bool = Field(default=False, description="Start after the newest event; the backlog is skipped.")
-    dry_run: bool = Field(default=False, description="Only show what would change.")
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if self.since and self.latest:
-            raise ValueError("since and latest name two positions: leave one out")
-        return self
+class Reset(OneSubscription, ResetPosition):
+    """The subscription to move, and where to."""
 
 
 async def reset(services: Services, params: Reset) -> dict[str, Any]:

@@ -13,7 +13,11 @@ from eventd.api.framework.endpoint import load
 from eventd.api.routes import OPERATIONS
 from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.errors import DatabaseFault
+from eventd.log.cursors.cursors import read_cursors
+from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
+from eventd.store.engine.database import Connection
 from eventd.store.rows.actions import ActionRow
+from eventd.store.rows.callback_cursors import callback_name
 from tests.support.acting import OPERATOR, READER, operating
 
 READ_ONLY = {"resources.diff", "dynamic.render", "dynamic.diff", "links.verify", "jobs.plan"}
@@ -196,6 +200,32 @@ async def test_applied_and_deleted_resources_are_named(migrated_url: str) -> Non
     ]
     both = json.loads(rows[1].arguments)
     assert both == {"sources": ["a.yaml", "b.yaml"], "objects": ["Route a", "Route b"]}
+
+
+async def test_dropped_dead_letters_of_a_callback_are_named(migrated_sqlite_url: str) -> None:
+    group = "apiVersion: federation.routerd.net/v1alpha1, kind: EventGroup, metadata: {name: g}, spec: {nodeName: n}"
+    callback = "apiVersion: federation.routerd.net/v1alpha1, kind: EventCallback, metadata: {name: hook}"
+    text = f"{{{group}}}\n---\n{{{callback}, spec: {{source: {{groupRef: g}}, url: 'https://billing.example/'}}}}"
+    async with operating(migrated_sqlite_url) as operator:
+        await operator.ask("POST", "/api/v1/resources/apply", {"sources": [{"name": "f", "text": text}]})
+        await operator.ask("POST", "/api/v1/callbacks/hook/resume", {})
+        await operator.server.log.database.write(add_letters, callback_name("hook"), 3)
+        listed = (await operator.ask("GET", "/api/v1/callbacks/hook/dead-letters")).body["deadLetters"]
+        ids = [letter["id"] for letter in listed]
+        for chosen in ids[:1], ids[1:]:
+            await operator.ask("POST", "/api/v1/callbacks/hook/dead-letters/drop", {"ids": chosen})
+        several, one = (await operator.rows())[:2]
+    assert described(one) == ("callback_letters.drop", "event e1 of callback hook: http_410", "ok")
+    assert json.loads(several.arguments)["objects"] == [
+        "event e2 of callback hook: http_410",
+        "event e3 of callback hook: http_410",
+    ]
+
+
+def add_letters(conn: Connection, name: str, count: int) -> None:
+    (cursor,) = read_cursors(conn, name=name)
+    letters = [DeadLetter(name, at, cursor.topic_id, f"e{at}", "http_410", "", 1, 0) for at in range(1, count + 1)]
+    insert_dead_letters(conn, letters)
 
 
 async def test_refusals_are_counted_and_stored_once_a_minute(migrated_url: str) -> None:
