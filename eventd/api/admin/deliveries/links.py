@@ -17,7 +17,7 @@ from eventd.groups.peer_filters import describe_filter
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import InboundGap, InboundLink, read_inbound_gaps, read_inbound_links
 from eventd.store.rows.registry import announce, read_resources
@@ -39,17 +39,20 @@ def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, A
 
     Raises NotFound for a node that neither is a declared peer nor has sent anything.
     """
+    config = find_group(conn, group)
     inbound = read_inbound_links(conn, read_group_topic(conn, group).id, node=node)
-    declared = {peer.node_name for peer in find_group(conn, group).peers.values()}
-    only_sends = bool(node and inbound) and node not in declared
-    outbound = [] if only_sends else read_outbound(conn, group, node, now)
+    only_sends = bool(node and inbound) and node not in {peer.node_name for peer in config.peers.values()}
+    outbound = [] if only_sends else _read_outbound(conn, config, node, now)
     return {"outbound": outbound, "inbound": [_inbound(group, link) for link in inbound]}
 
 
 def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dict[str, Any]]:
     """Return as JSON the links to the group's peers, or only to the peer `node`. Raises NotFound."""
-    peers = peers_of(find_group(conn, group), node)
-    head, topic = read_head(conn), read_group_topic(conn, group)
+    return _read_outbound(conn, find_group(conn, group), node, now)
+
+
+def _read_outbound(conn: Connection, group: GroupConfig, node: str, now: int) -> list[dict[str, Any]]:
+    peers, head, topic = peers_of(group, node), read_head(conn), read_group_topic(conn, group.name)
     return [_outbound(link, head, now) for link in read_link_statuses(conn, topic, peers, now)]
 
 
