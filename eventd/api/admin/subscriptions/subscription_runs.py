@@ -54,7 +54,7 @@ async def list_runs(services: Services, params: ListRuns) -> dict[str, Any]:
 
 
 def _read(conn: Connection, params: ListRuns) -> dict[str, Any]:
-    lines: dict[tuple[str, int], dict[str, Any]] = {}
+    seen, rows = set[tuple[str, int]](), list[dict[str, Any]]()
     before, covered = params.before, 0
     while True:
         runs = read_runs(
@@ -69,10 +69,12 @@ def _read(conn: Connection, params: ListRuns) -> dict[str, Any]:
         covered += len(shown)
         for run in shown:
             for event_id in [*run.event_ids, *run.coalesced] or [""]:
-                if params.event_id in ("", event_id):
-                    place = event_id, 0 if event_id and not params.event_id else run.id
-                    lines.setdefault(place, _line(run, event_id))
-        rows = [line for line in lines.values() if params.status in ("", line["status"])]
+                place = event_id, 0 if event_id and not params.event_id else run.id
+                if params.event_id not in ("", event_id) or place in seen:
+                    continue
+                seen.add(place)
+                if params.status in ("", SHOWN[run.status]):
+                    rows.append(_line(run, event_id))
         if rows or not params.status or before is None or covered >= MOST_COVERED:
             return {"runs": rows, "next": before}
 
