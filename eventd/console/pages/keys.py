@@ -16,7 +16,7 @@ _ACCESS: Final[dict[str, list[str]]] = {
     _ONLY_WRITE: ["write"],
 }
 """The choices of the form, with the scopes of each."""
-_SUMMARIES: Final = " ".join(
+_SUMMARIES: Final = "\n".join(
     [*(f"{role.name}: {role.summary}" for role in ROLES), f"{_ONLY_WRITE}: Emits and writes, and sees nothing."]
 )
 _ADMIN: Final = "admin"
@@ -34,7 +34,8 @@ _FORGET: Final = "remove it from the list"
 
 async def show_keys(visit: Visit) -> ShownPage:
     """Show the keys of the database by name, or those with `q` of the query in their names and in its `state`."""
-    known = (await visit.view.call("keys.list"))["keys"]
+    found = await visit.view.call("keys.list")
+    known = found["keys"]
     state, text = visit.asked("state"), visit.asked("q").casefold()
     shown = [one for one in known if state in ("", one["state"]) and text in one["name"].casefold()]
     after = visit.asked("after")
@@ -44,6 +45,7 @@ async def show_keys(visit: Visit) -> ShownPage:
         "keys": page,
         "count": len(shown),
         "all": len(known),
+        "required": found.get("required", True),  # an older node does not say
         "states": ("active", "expired", "revoked"),
         "revokers": await _revokers(visit, {one["name"]: one["revokedAt"] for one in page if one["revokedAt"]}),
         "roles": ROLES,

@@ -25,7 +25,7 @@ async def ask_end(visit: Visit, params: dict[str, Any]) -> Question:
         f"The browser of the session {name} is signed out. It can sign in again while its key is valid:"
         " to prevent that, revoke the key.",
     )
-    return Question("End the session?", lines)
+    return Question("End the session?", lines, stated=("id",))
 
 
 ACTIONS: Final = {

@@ -149,6 +149,10 @@ _COMMAND: Final = Markup('<code class="command">{}</code> <a href="{}">{}</a>')
 
 def _typed(text: str) -> Markup:
     parts = re.split("`([^`]+)`", printable(text))
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)
-    )
+    return Markup("").join(_code(part) if at % 2 else escape(part) for at, part in enumerate(parts))
+
+
+def _code(text: str) -> Markup:
+    """Return a text to be typed; a command, which can be copied, has a mark of its own."""
+    form = '<code class="command">{}</code>' if text.startswith(("routerctl ", "routerd-eventd ")) else "<code>{}</code>"
+    return Markup(form).format(text)

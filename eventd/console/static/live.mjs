@@ -1,12 +1,14 @@
 // Keeps the page up to date. The server sends the whole content of a page each time it changes; it is merged into what
 // is shown, so that focus, scroll position and open details stay.
 
+import { enhance } from "./enhance.mjs";
 import { Idiomorph } from "./vendor/idiomorph.mjs";
 
 const BASE = document.body.dataset.base;
 const STATUS = document.getElementById("live");
 const SLOTS = 3; // of the six connections that a browser opens to a host, over all tabs
 const POLL = 10_000, SILENCE = 35_000;
+const OWN = new Set(["data-at", "data-label", "data-none"]);
 const policy = window.trustedTypes
   ? window.trustedTypes.createPolicy("console", { createHTML: (text) => text })
   : { createHTML: (text) => text };
@@ -58,12 +60,13 @@ function show(text) {
   Idiomorph.morph(main, fresh, {
     ignoreActiveValue: true,
     callbacks: {
-      // The row that keys have chosen, which only the browser knows, stays chosen.
-      beforeAttributeUpdated: (name, node) => name !== "data-at" && !(name === "open" && node.matches("details, dialog")),
+      // What only the browser knows stays: the row that keys have chosen, open details, and labels of cells.
+      beforeAttributeUpdated: (name, node) => !OWN.has(name) && !(name === "open" && node.matches("details, dialog")),
       beforeNodeRemoved: (old) => !(old.nodeType === 1 && old.dataset.keep !== undefined),
       beforeNodeMorphed: (old) => !(old.nodeType === 1 && old.dataset.keep !== undefined),
     },
   });
+  enhance();
   key();
   bar();
 }

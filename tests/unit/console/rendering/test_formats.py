@@ -32,4 +32,5 @@ def test_a_time_that_utc_does_not_have_is_shown_as_it_is(text: str, times: Times
 
 def test_what_is_to_be_typed_is_set_apart_and_nothing_else_becomes_html() -> None:
     assert prose("set `url`, <b> or `a<b`") == "set <code>url</code>, &lt;b&gt; or <code>a&lt;b</code>"
+    assert prose("see `routerctl doctor`") == 'see <code class="command">routerctl doctor</code>'
     assert prose("one ` alone \u202e") == "one ` alone \\u202e"
