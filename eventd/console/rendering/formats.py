@@ -154,5 +154,5 @@ def _typed(text: str) -> Markup:
 
 def _code(text: str) -> Markup:
     """Return a text to be typed; a command, which can be copied, has a mark of its own."""
-    form = '<code class="command">{}</code>' if text.startswith(("routerctl ", "routerd-eventd ")) else "<code>{}</code>"
-    return Markup(form).format(text)
+    is_command = text.startswith(("routerctl ", "routerd-eventd "))
+    return Markup('<code class="command">{}</code>' if is_command else "<code>{}</code>").format(text)
