@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 WIDTH: Final = 360
 HEIGHT: Final = 72
+WINDOW_SECONDS: Final = 900
 _INSET: Final = 3
 """Space for the width of the curve, above and below."""
 Values = Sequence[float | None]
@@ -26,16 +27,21 @@ class Sparkline(NamedTuple):
     height: int = HEIGHT
 
 
-def draw_sparkline(values: Values) -> Sparkline:
-    """Return the chart of values, the newest last; its lower edge is 0."""
+def draw_sparkline(values: Values, interval: int) -> Sparkline:
+    """Return the chart of values, the newest last; its lower edge is 0.
+
+    `interval`: seconds between two values. The width stands for `WINDOW_SECONDS`, also if there are values only of its
+    end.
+    """
     known = [value for value in values if value is not None]
     top = max(known, default=0.0)
-    step = (WIDTH - 2 * _INSET) / max(1, len(values) - 1)
+    count = max(WINDOW_SECONDS // interval, len(values), 2)
+    step, before = (WIDTH - 2 * _INSET) / (count - 1), count - len(values)
     curves, areas = [], []
     for first, run in _runs(values):
-        points = [(_INSET + (first + at) * step, _height(value, top)) for at, value in enumerate(run)]
+        points = [(_INSET + (before + first + at) * step, _height(value, top)) for at, value in enumerate(run)]
         if len(points) == 1:
-            points.append((points[0][0] + 1, points[0][1]))
+            points.insert(0, (points[0][0] - 1, points[0][1]))
         curve = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         curves.append(f"M{curve}")
         areas.append(f"M{points[0][0]:.1f},{HEIGHT} L{curve} {points[-1][0]:.1f},{HEIGHT} Z")

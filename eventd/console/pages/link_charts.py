@@ -113,7 +113,12 @@ def _drawn(shown: dict[str, Any], columns: tuple[_Column, ...]) -> list[Chart]:
     series = {one["kind"]: one for one in shown["series"]}
     per_minute = max(1, 60 // shown["intervalSeconds"])
     return [
-        Chart(column.title, column.unit, draw_sparkline(values), by_minute(values, per_minute, column.join))
+        Chart(
+            column.title,
+            column.unit,
+            draw_sparkline(values, shown["intervalSeconds"]),
+            by_minute(values, per_minute, column.join),
+        )
         for column in columns
         if (values := series.get(column.kind, {}).get(column.name))
     ]

@@ -181,7 +181,7 @@ async def _read_charts(visit: Visit, topic: str) -> dict[str, Any]:
     minutes = by_minute(values, per_minute, lambda one: math.fsum(one) / len(one))
     return found | {
         "complete": shown["complete"],
-        "charts": [Chart("Records written", "rate", draw_sparkline(values), minutes)],
+        "charts": [Chart("Records written", "rate", draw_sparkline(values, shown["intervalSeconds"]), minutes)],
     }
 
 
