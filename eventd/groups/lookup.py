@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
 from eventd.errors import NotFound
 from eventd.log.core.topic_row import TopicRow, read_topic
-from eventd.resources.configuration import GroupConfig, PeerConfig, effective, topic_of
+from eventd.resources.configuration import GroupConfig, PeerConfig, group_of, peer_of, topic_of
+from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.resources.kinds.event_peer import EventPeerSpec
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
+from eventd.resources.validation.resource import from_stored
 from eventd.store.engine.database import Connection
-from eventd.store.rows.registry import read_resources
+from eventd.store.rows.registry import SpecText, read_spec_texts
 from eventd.text.quoting import shortened
+
+MOST_KEPT: Final = 1024
+"""Maximum number of peers whose configurations are kept: to validate the specs of 200 takes longer than a page may."""
 
 
 def find_group(conn: Connection, name: str) -> GroupConfig:
     """Return the declared group with its peers. Raises NotFound if no EventGroup has this name."""
     name = shortened(name)
-    stored = read_resources(conn, EVENT_GROUP.name, name)
+    stored = [found for text in read_spec_texts(conn, EVENT_GROUP.name, name) if (found := _read_group(text))]
     if not stored:
-        known = [row.name for row in read_resources(conn, EVENT_GROUP.name)]
+        known = [text.name for text in read_spec_texts(conn, EVENT_GROUP.name)]
         hint = f"declared: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
         raise NotFound(f"EventGroup {name} is not declared", hint=_similar(name, known) or hint)
-    return effective([*stored, *read_resources(conn, EVENT_PEER.name)])[name]
+    group, protocols = stored[-1]
+    peers = [_read_peer(text, protocols) for text in read_spec_texts(conn, EVENT_PEER.name)]
+    return replace(group, peers={peer.name: peer for peer in peers if peer is not None and peer.group == name})
+
+
+@lru_cache(MOST_KEPT)
+def _read_group(text: SpecText) -> tuple[GroupConfig, tuple[str, ...]] | None:
+    """Return the group without its peers, and its protocols in their order; None for another program's kind."""
+    spec = from_stored(text.parse()).spec
+    return (group_of(text.name, spec), tuple(spec.protocols)) if isinstance(spec, EventGroupSpec) else None
+
+
+@lru_cache(MOST_KEPT)
+def _read_peer(text: SpecText, protocols: tuple[str, ...]) -> PeerConfig | None:
+    """Return the peer, whose group speaks these protocols; None for another program's kind."""
+    spec = from_stored(text.parse()).spec
+    return peer_of(text.name, spec, protocols) if isinstance(spec, EventPeerSpec) else None
 
 
 def _similar(name: str, known: list[str]) -> str:

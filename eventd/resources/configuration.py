@@ -5,7 +5,7 @@ A node restarts only those of its tasks whose values differ after a change. Plug
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -255,7 +255,7 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         keys=tuple(_key(key) for key in spec.auth.keys),
         retention=_retention(spec),
         limits=_limits(spec),
-        peers={peer: _peer(peer, of, spec) for peer, of in peers.items() if of.group_ref == name},
+        peers={peer: peer_of(peer, of, spec.protocols) for peer, of in peers.items() if of.group_ref == name},
         shares_links=spec.status.share == "links",
         keeps_history=spec.history.mode == "record",
     )
@@ -416,14 +416,15 @@ def _limits(spec: EventGroupSpec) -> LimitsConfig:
     )
 
 
-def _peer(name: str, spec: EventPeerSpec, group: EventGroupSpec) -> PeerConfig:
+def peer_of(name: str, spec: EventPeerSpec, protocols: Sequence[str]) -> PeerConfig:
+    """Return the configuration of one peer, whose group speaks these protocols."""
     retry = spec.retry
     return PeerConfig(
         name=name,
         group=spec.group_ref,
         node_name=spec.node_name,
         endpoint=spec.endpoint,
-        protocol=_protocol(spec, group),
+        protocol=_protocol(spec, protocols),
         relay=spec.relay,
         selector=Selector.of(types=spec.types, subject_prefixes=spec.subject_prefixes),
         in_flight=spec.limits.in_flight,
@@ -440,9 +441,9 @@ def _connect(spec: PeerTls) -> ClientTlsConfig:
     return ClientTlsConfig(spec.ca_file, spec.cert_file, spec.key_file, spec.server_name, frozenset(spec.pins))
 
 
-def _protocol(spec: EventPeerSpec, group: EventGroupSpec) -> str:
+def _protocol(spec: EventPeerSpec, protocols: Sequence[str]) -> str:
     """Return the protocol for the peer: `auto` only if that is declared and the group speaks more than one
     protocol."""
-    if spec.protocol == "auto" and len(group.protocols) == 1:
-        return group.protocols[0]
+    if spec.protocol == "auto" and len(protocols) == 1:
+        return protocols[0]
     return spec.protocol

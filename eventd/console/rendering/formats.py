@@ -50,7 +50,7 @@ def moment(text: str | None, style: TimeStyle) -> Markup | str:
     except (ValueError, OverflowError):
         return printable(text)
     title = full.replace(tzinfo=None).isoformat(" ", "milliseconds") + " UTC"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, title, _shown(at, style))
+    return Markup(f'<time datetime="{escape(text)}" title="{title}">{_shown(at, style)}</time>')
 
 
 def milliseconds(count: int | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, fetch_in, insert_row, notify_head, replacing
@@ -24,6 +24,26 @@ class StoredResource:
     created_at: int
     updated_at: int
     labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class SpecText(NamedTuple):
+    """The spec of a declared resource as the text that is stored: equal texts need to be read only once."""
+
+    api_version: str
+    kind: str
+    name: str
+    text: str
+
+    def parse(self) -> StoredResource:
+        """Return the resource with its spec, and without its annotations, labels, generation and times."""
+        return StoredResource(self.api_version, self.kind, self.name, {}, json.loads(self.text), 0, 0, 0)
+
+
+def read_spec_texts(conn: Connection, kind: str, name: str | None = None) -> list[SpecText]:
+    """Return the specs of the resources of one kind, and with one name if given, ordered by name."""
+    where, params = ("", (kind,)) if name is None else (" AND name = ?", (kind, name))
+    sql = f"SELECT api_version, kind, name, spec FROM resources WHERE kind = ?{where} ORDER BY name"
+    return [SpecText(*row) for row in fetch(conn, sql, params)]
 
 
 def read_resources(conn: Connection, kind: str | None = None, name: str | None = None) -> list[StoredResource]:

@@ -11,7 +11,7 @@ from eventd.egress.cursors import link_name
 from eventd.groups.lookup import find_group, peers_of
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics
-from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.log.cursors.cursors import LinkState, read_shown_states
 from eventd.resources.configuration import GroupConfig, effective, topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection, Database
@@ -105,7 +105,7 @@ def _read_status(
     current, else as read now."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
-    links = {cursor.name: cursor for cursor in read_cursors(conn, "peer")}
+    links = read_shown_states(conn, "peer")
     known = known if known.version == head.registry_version else _read_declared(conn)
     groups = known.groups
     status = {
@@ -117,11 +117,10 @@ def _read_status(
     return status, known
 
 
-def _group(group: GroupConfig, topic: TopicRow | None, links: dict[str, Cursor]) -> dict[str, Any]:
+def _group(group: GroupConfig, topic: TopicRow | None, links: dict[str, LinkState]) -> dict[str, Any]:
     states: dict[str, int] = {}
     for peer in peers_of(group):
-        cursor = links.get(link_name(group.name, peer.node_name))
-        state = str(cursor.shown_state) if cursor else "new"
+        state = str(links.get(link_name(group.name, peer.node_name), "new"))
         states[state] = states.get(state, 0) + 1
     return {
         "group": group.name,

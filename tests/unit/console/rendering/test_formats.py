@@ -30,6 +30,11 @@ def test_a_time_that_utc_does_not_have_is_shown_as_it_is(text: str, times: Times
     assert moment(text, TimeStyle(times, UTC, NOW)) == text
 
 
+def test_a_time_with_a_quote_between_day_and_hour_ends_no_attribute() -> None:
+    shown = moment('2026-01-02"03:04:05Z', TimeStyle("relative", UTC, NOW))
+    assert shown == '<time datetime="2026-01-02&#34;03:04:05Z" title="2026-01-02 03:04:05.000 UTC">now</time>'
+
+
 def test_what_is_to_be_typed_is_set_apart_and_nothing_else_becomes_html() -> None:
     assert prose("set `url`, <b> or `a<b`") == "set <code>url</code>, &lt;b&gt; or <code>a&lt;b</code>"
     assert prose("see `routerctl doctor`") == 'see <code class="command">routerctl doctor</code>'
