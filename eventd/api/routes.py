@@ -1,8 +1,9 @@
-"""Every route of a node's API, in three tables.
+"""Every route of a node's API, in tables.
 
 To add a route, add an entry to one of them and write its handler:
 
  - `OPERATIONS`: what an operator does, under /api/v1; `routerctl` can run these without HTTP, too;
+ - `HISTORY_OPERATIONS` and `LOG_FILES` of `history_routes.py`: those of the verifiable history;
  - `TOPIC_ROUTES` of `topic_routes.py`: everything under /v0: topics, routers, queues and watches, health and metrics;
  - `_ALSO_HEAD`: all others, for GET and HEAD; only `EXCHANGE` is a POST.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from eventd.api.framework.route import BodyLimits, Route
+from eventd.api.history_routes import HISTORY_OPERATIONS, LOG_FILES
 from eventd.api.keys.scopes import Scope
 from eventd.api.topic_routes import TOPIC_ROUTES
 
@@ -399,6 +401,7 @@ OPERATIONS: Final[dict[str, Route]] = {
         "lake",
         "lastError",
     ),
+    **HISTORY_OPERATIONS,
 }
 """By the name of the operation, which `routerctl` runs over HTTP or in its own process."""
 OPERATION_NAMES: Final = {route: name for name, route in OPERATIONS.items()}
@@ -430,4 +433,4 @@ EXCHANGE: Final = Route(
     refusals=(401, 403),
 )
 """The route that exchanges tokens. It needs no key, because the exchanged token proves the caller."""
-ROUTES: Final = (*TOPIC_ROUTES, *OPERATIONS.values(), *SYSTEM, EXCHANGE)
+ROUTES: Final = (*TOPIC_ROUTES, *OPERATIONS.values(), *LOG_FILES, *SYSTEM, EXCHANGE)

@@ -13,8 +13,8 @@ from eventd.testing import NOW, draft
 OWNER = TreeOwner("g", "site-a", Ed25519PrivateKey.from_private_bytes(b"1" * 32))
 
 
-async def start(log: EventLog, owner: TreeOwner = OWNER) -> tuple[int, Tree]:
-    topic = await log.topic("group:g")
+async def start(log: EventLog, owner: TreeOwner = OWNER, name: str = "group:g") -> tuple[int, Tree]:
+    topic = await log.topic(name)
     return topic, await log.database.write(open_tree, topic, owner, NOW)
 
 
@@ -28,7 +28,7 @@ async def seal_now(log: EventLog, topic: int, owner: TreeOwner = OWNER) -> Store
     return await log.database.write(store_checkpoint, hashed, owner, NOW)
 
 
-async def signed(log: EventLog, topic: int) -> StoredCheckpoint:
-    stored = await seal_now(log, topic)
+async def signed(log: EventLog, topic: int, owner: TreeOwner = OWNER) -> StoredCheckpoint:
+    stored = await seal_now(log, topic, owner)
     assert stored is not None
     return stored

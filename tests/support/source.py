@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 _CACHES = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
 _TABLES = {
     "eventd/api/routes.py": ("eventd.api", re.compile(r"[a-z_.]+:[a-z_]*")),
+    "eventd/api/history_routes.py": ("eventd.api", re.compile(r"[a-z_.]+:[a-z_]*")),
     "eventd/api/topic_routes.py": ("eventd.api", re.compile(r"[a-z_.]+:[a-z_]*")),
     "eventd/cli/federation_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),
     "eventd/cli/topic_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),

@@ -65,8 +65,14 @@ def make_app(
             handler = _serve_operation(route, endpoint, endpoint.params, context, admission, stopping)
         else:
             handler = _serve_call(route, endpoint, context, admission, clock, acting)
-        app.router.add_route(route.method, re.sub(r"{(\w+)}", r"{\1:[^/]+}", route.path), traced(route, handler))
+        app.router.add_route(route.method, _pattern(route), traced(route, handler))
     return app
+
+
+def _pattern(route: Route) -> str:
+    """Return the path of a route as the router of aiohttp takes it."""
+    path = re.sub(r"{(\w+)}$", r"{\1:.+}", route.path) if route.deep else route.path
+    return re.sub(r"{(\w+)}", r"{\1:[^/]+}", path)
 
 
 def _serve_operation(
@@ -105,7 +111,7 @@ def _result(value: Any) -> web.Response:
         return success(value)
     name = quote(value.name, safe="")
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "X-Content-Type-Options": "nosniff"}
-    return web.Response(body=value.content, content_type="application/octet-stream", headers=headers)
+    return web.Response(body=value.content, content_type=value.media, charset=value.charset, headers=headers)
 
 
 def _serve_action(

@@ -170,6 +170,8 @@ class Download(NamedTuple):
 
     name: str
     content: bytes
+    media: str = "application/octet-stream"
+    charset: str | None = None
 
 
 class Params(BaseModel):

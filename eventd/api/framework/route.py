@@ -66,6 +66,8 @@ class Route(NamedTuple):
     `holds`: an operation that waits for some seconds, as long as `Services.client_waits`. Its requests count towards
     EVENTD_MAX_INFLIGHT_PER_KEY, and end as soon as their key does.
 
+    `deep`: the last name in the path stands for the rest of it, slashes included.
+
     `any_scope`: the caller needs only one of the `scopes`; which one, the handler checks.
 
     `outside`: the action changes something outside the database, or in several transactions, so its row in the record
@@ -97,6 +99,7 @@ class Route(NamedTuple):
     keyed: bool = False
     any_scope: bool = False
     holds: bool = False
+    deep: bool = False
 
     @property
     def surface(self) -> Surface:

@@ -233,6 +233,13 @@ def read_id_places(conn: Connection, event_id: str, topic_ids: Sequence[int]) ->
     return [IdPlace(*row) for row in fetch_in(conn, sql, (event_id,), topic_ids)]
 
 
+def read_first_position(conn: Connection, topic_id: int, event_id: str) -> int | None:
+    """Return the position of the first record of an event that was refreshed; None if it was not."""
+    sql = "SELECT first_position FROM event_ids WHERE topic_id = ? AND event_id = ?"
+    rows = fetch(conn, sql, (topic_id, event_id))
+    return rows[0][0] if rows else None
+
+
 def read_ids(conn: Connection, topic_id: int, prefix: str, limit: int) -> list[str]:
     """Return the first ids of stored records of a topic that begin with a prefix.
 

@@ -19,12 +19,13 @@ from eventd.log.history.trees import (
     Tree,
     find_open_tree,
     read_checkpoint_of,
+    read_next_leaf,
     read_tree,
     tile_reader,
     write_tiles,
 )
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute, fetch, insert_row
+from eventd.store.engine.statements import execute, insert_row
 from federation.errors import HistoryError
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.merkle import hash_leaf, hash_perfect
@@ -89,13 +90,8 @@ def hash_new(conn: Connection, topic_id: int, most: int = MOST_LEAVES) -> Hashed
         tiles = builder.extend(leaves)
     except HistoryError as error:
         return _damaged(tree, str(error))
-    behind = max(0, _next_leaf(conn, topic_id) - builder.size)
+    behind = max(0, read_next_leaf(conn, topic_id) - builder.size)
     return Hashed(tree, builder.size, position, builder.root(), tiles, checked, behind, since)
-
-
-def _next_leaf(conn: Connection, topic_id: int) -> int:
-    ((leaf,),) = fetch(conn, "SELECT next_leaf FROM topics WHERE id = ?", (topic_id,))
-    return int(leaf)
 
 
 def _damaged(tree: Tree, trouble: str) -> Hashed:

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch, for_update
 from federation.errors import MalformedHistory
-from federation.history.tiles import TileAddress, TileReader
+from federation.history.merkle import HASH_SIZE
+from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, TileReader
 
 _COLUMNS: Final = "id, topic_id, origin, log_key, epoch, opening, opened_at, size, position, trouble"
 MINUTE: Final = 60 * 1_000_000
@@ -90,6 +91,12 @@ def _stored(row: Sequence[Any]) -> StoredCheckpoint:
     return StoredCheckpoint(size, bytes(root), note, signed_at)
 
 
+def read_next_leaf(conn: Connection, topic_id: int) -> int:
+    """Return the index of the next leaf of a topic's open tree: the leaves that it has, sealed or not."""
+    ((leaf,),) = fetch(conn, "SELECT next_leaf FROM topics WHERE id = ?", (topic_id,))
+    return int(leaf)
+
+
 def read_last_signed(conn: Connection, topic_id: int) -> Iterator[tuple[Tree, StoredCheckpoint]]:
     """Yield the trees of a topic of which a checkpoint was signed, with the last one, the newest tree first."""
     for tree in read_trees(conn, topic_id):
@@ -126,6 +133,20 @@ def tile_reader(conn: Connection, tree_id: int) -> TileReader:
         return bytes(rows[0][0])
 
     return read
+
+
+def read_tiles(conn: Connection, tree_id: int, level: int, first: int, count: int) -> list[tuple[int, bytes]]:
+    """Return the stored ones of `count` tiles of a level that follow each other, with their numbers, in order."""
+    sql = "SELECT number, hashes FROM tiles WHERE tree = ? AND level = ? AND number >= ? AND number < ? ORDER BY number"
+    return [(number, bytes(hashes)) for number, hashes in fetch(conn, sql, (tree_id, level, first, first + count))]
+
+
+def tile_bytes(conn: Connection, tree: Tree) -> int:
+    """Return the bytes of the hashes of a tree's tiles, without reading them: only the oldest of level 0 are pruned."""
+    ((lowest,),) = fetch(conn, "SELECT min(number) FROM tiles WHERE tree = ? AND level = 0", (tree.id,))
+    hashes = sum(tree.size >> level * TILE_HEIGHT for level in range(1, MAX_LEVEL + 1))
+    leaves = 0 if lowest is None else tree.size - lowest * TILE_WIDTH
+    return (leaves + hashes) * HASH_SIZE
 
 
 def write_tiles(conn: Connection, tree_id: int, tiles: Mapping[TileAddress, bytes]) -> None:

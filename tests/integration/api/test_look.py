@@ -20,6 +20,7 @@ from eventd.store.rows.registry import read_resources
 from tests.support.declared import callback, declare, group, peer
 from tests.support.derived import plugin, subscription
 from tests.support.every_route import SERVED, has_field, name_of, send
+from tests.support.histories import OWNER, signed, start
 from tests.support.source import ROOT
 from tests.support.v0 import Server, serving
 
@@ -39,6 +40,7 @@ def fill(conn: Connection, now: int) -> None:
     run |= {"after": 0, "upto": 1, "group_name": "edge", "events": 1, "attempt": 1, "status": "failed"}
     run = {f'"{name}"' if name in ("trigger", "after") else name: value for name, value in run.items()}
     insert_row(conn, "plugin_runs", run | {"started_at": now, "completed_at": now, "exit_code": 1})
+    execute(conn, "UPDATE trees SET trouble = ?", (CANARY,))
     for name, topic in fetch(conn, "SELECT name, topic_id FROM cursors"):
         letter = {"cursor": name, "position": 1, "topic_id": topic, "event_id": CANARY, "reason": CANARY}
         insert_row(conn, "dead_letters", letter | {"detail": CANARY, "attempts": 3, "parked_at": now})
@@ -61,6 +63,8 @@ async def server(migrated_sqlite_url: str) -> AsyncIterator[Server]:
         ):
             answer = await send(server, route, "operator", names, fields)
             assert answer.status in (200, 201), answer
+        topic, _ = await start(server.log, OWNER._replace(group="edge", node="here"), "group:edge")
+        await signed(server.log, topic, OWNER._replace(group="edge", node="here"))
         await server.log.database.write(fill, server.log.clock.now())
         yield server
 
@@ -97,7 +101,14 @@ async def test_the_content_is_there_for_read(server: Server) -> None:
         for fields in fields_of(route):
             answer = await send(server, route, "reader", NAMES, fields)
             shown |= {name_of(route)} if CANARY in answer.text or "127.0.0.77" in answer.text else set()
-    assert shown >= {"groups.status", "links.status", "subscriptions.list", "callbacks.list", "doctor.examine"}
+    assert shown >= {
+        "groups.status",
+        "links.status",
+        "subscriptions.list",
+        "callbacks.list",
+        "doctor.examine",
+        "history.status",
+    }
 
 
 async def test_states_and_counts_are_the_same_for_look(server: Server) -> None:

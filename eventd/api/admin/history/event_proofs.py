@@ -1,0 +1,101 @@
+"""The leaf of one event, and the file that proves the event to a third party."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import Field
+
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Params, Services
+from eventd.errors import NotFound
+from eventd.groups.lookup import find_group, read_group_topic
+from eventd.log.core.listing import read_first_position, read_id_places
+from eventd.log.history.proving import EventLeaf, NotProven, find_leaf, prove_event
+from eventd.log.history.trees import read_checkpoint_of
+from eventd.store.engine.database import Connection
+from federation.digest import digest
+from federation.history.checkpoints import read_origin
+from federation.history.merkle import MAX_SIZE
+
+
+class OneLeaf(Params):
+    """A record of an event."""
+
+    group: str
+    id: str = Field(min_length=1, description="The id of the event.")
+    record: Literal["latest", "first"] = Field(
+        default="latest", description="Which record of an event that was refreshed: each has a leaf of its own."
+    )
+
+
+class ProveEvent(OneLeaf):
+    """How to prove an event."""
+
+    size: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_SIZE,
+        description="In the checkpoint of this size (default: of those that cover the event, the one with the most"
+        " signatures, and of these the newest).",
+    )
+    digest_only: bool = Field(default=False, description="Leave the event out; the proof names its digest.")
+
+
+async def show_leaf(services: Services, params: OneLeaf) -> dict[str, Any]:
+    """Return the tree and the index of the leaf of an event, and whether a checkpoint covers it."""
+    return await services.database.read(_read_leaf, params)
+
+
+def _read_leaf(conn: Connection, params: OneLeaf) -> dict[str, Any]:
+    leaf = _find(conn, params)
+    last = read_checkpoint_of(conn, leaf.tree.id)
+    return {
+        "group": params.group,
+        "id": params.id,
+        **show_place(leaf.tree.origin, leaf.index),
+        "digest": digest(leaf.body).hex(),
+        "sealed": leaf.index < leaf.tree.size,
+        "size": leaf.tree.size,
+        "signedAt": None if last is None else show_time(last.signed_at),
+        "damage": leaf.tree.trouble,
+    }
+
+
+def show_place(origin: str, index: int) -> dict[str, Any]:
+    """Return the place of a leaf as JSON. An index never appears without its tree."""
+    return {"origin": origin, "tree": read_origin(origin).tree, "leaf": index}
+
+
+async def prove(services: Services, params: ProveEvent) -> dict[str, Any]:
+    """Return the proof file of an event, and where its leaf is."""
+    return await services.database.read(_prove, params)
+
+
+def _prove(conn: Connection, params: ProveEvent) -> dict[str, Any]:
+    leaf = _find(conn, params)
+    file = prove_event(conn, leaf, size=params.size, with_event=not params.digest_only)
+    return {
+        "group": params.group,
+        "id": params.id,
+        **show_place(leaf.tree.origin, leaf.index),
+        "digest": file.digest.hex(),
+        "file": json.loads(file.encode()),
+    }
+
+
+def _find(conn: Connection, params: OneLeaf) -> EventLeaf:
+    """Return the leaf of an event. Raises NotFound if the group does not know the event, and NotProven."""
+    group = find_group(conn, params.group)
+    topic = read_group_topic(conn, group.name)
+    for place in read_id_places(conn, params.id, [topic.id]):
+        first = read_first_position(conn, topic.id, params.id) if params.record == "first" else None
+        if first is None and place.gone_at is not None:
+            raise NotProven(
+                f"retention evicted event {params.id[:200]} of group {group.name} at {show_time(place.gone_at)}",
+                "evicted",
+                hint="prove it at a peer that relays it, or from the lake",
+            )
+        return find_leaf(conn, topic.id, place.position if first is None else first)
+    raise NotFound(f"group {group.name} has no event {params.id[:200]}", hint="find it: routerctl find ID")

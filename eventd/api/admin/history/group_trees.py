@@ -1,0 +1,122 @@
+"""The trees of groups: which there are, how far each is sealed, and the keys that verify them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Params, Services
+from eventd.errors import NotFound
+from eventd.groups.lookup import find_group, read_group_topic
+from eventd.log.history.proving import NotProven
+from eventd.log.history.trees import (
+    Tree,
+    find_open_tree,
+    read_checkpoint_of,
+    read_next_leaf,
+    read_trees,
+    tile_bytes,
+)
+from eventd.resources.configuration import GroupConfig
+from eventd.resources.kinds.registry import EVENT_GROUP
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import read_resources
+from federation.history.checkpoints import read_origin
+from federation.history.entries import read_opening_entry
+from federation.history.forms import write_base64
+
+
+class ShowHistories(Params):
+    """Which groups to show: one, or all that the caller's key may access."""
+
+    narrows = True
+
+    group: str = Field(default="", description="Only this group.")
+
+
+async def show_status(services: Services, params: ShowHistories) -> dict[str, Any]:
+    """Return for each group its trees, the newest first, with the size that is in a checkpoint."""
+    return {"groups": await services.database.read(_read_status, services, params.group)}
+
+
+def _read_status(conn: Connection, services: Services, only: str) -> list[dict[str, Any]]:
+    names = [only] if only else [row.name for row in read_resources(conn, EVENT_GROUP.name) if services.sees(row.name)]
+    return [_show_group(conn, find_group(conn, name), services.clock.now()) for name in names]
+
+
+def _show_group(conn: Connection, group: GroupConfig, now: int) -> dict[str, Any]:
+    topic = read_group_topic(conn, group.name)
+    present = find_open_tree(conn, topic.id)
+    trees = read_trees(conn, topic.id)
+    return {
+        "group": group.name,
+        "node": group.node_name,
+        "mode": "record" if group.keeps_history else "off",
+        "trees": [_show_tree(conn, tree, present, now) for tree in trees],
+    }
+
+
+def _show_tree(conn: Connection, tree: Tree, present: Tree | None, now: int) -> dict[str, Any]:
+    last = read_checkpoint_of(conn, tree.id)
+    is_open = present is not None and present.id == tree.id
+    opening = read_opening_entry(tree.opening).opening
+    return {
+        "origin": tree.origin,
+        "tree": opening.origin.tree,
+        "open": is_open,
+        "reason": opening.reason.value,
+        "openedAt": show_time(tree.opened_at),
+        "size": tree.size,
+        "unsealed": max(0, read_next_leaf(conn, tree.topic_id) - tree.size) if is_open else 0,
+        "root": None if last is None else write_base64(last.root),
+        "signedAt": None if last is None else show_time(last.signed_at),
+        "signatures": 0 if last is None else last.note.count("\n— "),
+        "tileBytes": tile_bytes(conn, tree),
+        "damage": tree.trouble,
+    }
+
+
+class ShowKeys(Params):
+    """The group whose keys are shown."""
+
+    group: str
+
+
+async def show_keys(services: Services, params: ShowKeys) -> dict[str, Any]:
+    """Return the verifier key of each tree of a group, the newest first, and a file that pins them all."""
+    trees = await services.database.read(_read_all, params.group)
+    return {
+        "group": params.group,
+        "trees": [
+            {"origin": tree.origin, "key": tree.log_key, "openedAt": show_time(tree.opened_at), "size": tree.size}
+            for tree in trees
+        ],
+        "policy": "".join([*(f"log {tree.log_key}\n" for tree in trees), "quorum none\n"]),
+    }
+
+
+def _read_all(conn: Connection, group: str) -> list[Tree]:
+    find_group(conn, group)
+    return read_trees(conn, read_group_topic(conn, group).id)
+
+
+def find_tree(conn: Connection, group: str, tree_id: str = "") -> Tree:
+    """Return a tree of a group by its id; without one, the tree that grows, or else the newest one.
+
+    Raises NotFound for an unknown id, and NotProven if the group never kept a history.
+    """
+    trees = _read_all(conn, group)
+    if tree_id:
+        for tree in trees:
+            if read_origin(tree.origin).tree == tree_id:
+                return tree
+        raise NotFound(f"group {group} has no tree {tree_id[:80]}", hint="list them: routerctl log status")
+    if not trees:
+        raise NotProven(
+            f"group {group} has no tree: it keeps no history at this node",
+            "no_history",
+            hint="set history.mode: record in the EventGroup",
+        )
+    return find_open_tree(conn, trees[0].topic_id) or trees[0]

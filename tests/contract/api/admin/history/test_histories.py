@@ -1,0 +1,174 @@
+"""What the API shows and proves of histories; what it hands out is judged by the second implementation."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from eventd.api.admin.history.checkpoints import ReadLogFile, read_log_file
+from eventd.api.framework.operations import Download
+from eventd.errors import NotFound
+from eventd.log.core.eventlog import EventLog
+from eventd.log.history.open_tree import close_tree
+from eventd.log.history.proving import NotProven
+from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.store.engine.statements import execute
+from eventd.testing import NOW, ManualClock
+from federation.history.tiles import open_tiles, read_tile_path
+from tests.support import plain_history as plain
+from tests.support.group_ledger import GroupLedger
+from tests.support.histories import OWNER, emit, signed, start
+
+NODE = OWNER._replace(node="a")
+
+
+@pytest.fixture
+async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
+    """Group g of node a, which keeps a history."""
+    found = GroupLedger(log, clock)
+    await found.declare(spec="history: {mode: record}")
+    return found
+
+
+async def sealed(books: GroupLedger, count: int) -> int:
+    """Emit events e0, e1, … into a new tree and seal it; return the id of the topic."""
+    topic, _ = await start(books.log, NODE)
+    await emit(books.log, topic, *(f"e{number}" for number in range(count)))
+    await signed(books.log, topic, NODE)
+    return topic
+
+
+async def key_of(books: GroupLedger) -> str:
+    answer = await books.call("history.keys", group="g")
+    return str(answer["trees"][0]["key"])
+
+
+async def reason(books: GroupLedger, operation: str, **params: Any) -> str:
+    with pytest.raises(NotProven) as caught:
+        await books.call(operation, group="g", **params)
+    return caught.value.reason
+
+
+async def test_a_proof_is_a_file_that_a_third_party_accepts(books: GroupLedger) -> None:
+    await sealed(books, 5)
+    answer = await books.call("history.prove", group="g", id="e3")
+    file = json.dumps(answer["file"]).encode()
+    digest, index, size, _ = plain.open_file(file, await key_of(books), [])
+    assert (answer["leaf"], answer["digest"], answer["tree"]) == (index, digest.hex(), answer["origin"][-16:])
+    assert (index, size, json.loads(answer["file"]["event"])["id"]) == (4, 6, "e3")
+    without = await books.call("history.prove", group="g", id="e3", digestOnly=True)
+    assert without["file"].keys() == {"format", "digest", "proof", "opening"}
+
+
+async def test_each_record_of_an_event_has_its_own_proof(books: GroupLedger) -> None:
+    topic, _ = await start(books.log, NODE)
+    for expiry in ("2026-12-01T00:00:00Z", "2026-12-02T00:00:00Z"):
+        await books.call(
+            "events.emit",
+            group="g",
+            events=[{"id": "e", "type": "t", "observedAt": "2026-11-20T12:00:00Z", "expiresAt": expiry}],
+        )
+    await signed(books.log, topic, NODE)
+    leaves = [(await books.call("history.prove", group="g", id="e", record=one))["leaf"] for one in ("first", "latest")]
+    assert leaves == [1, 2]
+
+
+async def test_the_leaf_of_an_event_is_known_before_its_checkpoint(books: GroupLedger) -> None:
+    topic = await sealed(books, 2)
+    await emit(books.log, topic, "new")
+    answer = await books.call("history.leaf", group="g", id="new")
+    assert (answer["leaf"], answer["sealed"], answer["size"]) == (3, False, 3)
+    assert await reason(books, "history.prove", id="new") == "unsealed"
+    await signed(books.log, topic, NODE)
+    assert (await books.call("history.leaf", group="g", id="new"))["sealed"]
+
+
+async def test_what_cannot_be_proven_says_why(books: GroupLedger) -> None:
+    assert await reason(books, "history.checkpoint") == "no_history"
+    topic = await sealed(books, 3)
+    with pytest.raises(NotFound, match="no event nothing"):
+        await books.call("history.prove", group="g", id="nothing")
+    with pytest.raises(NotFound, match="no tree abc"):
+        await books.call("history.checkpoint", group="g", tree="abc")
+    await books.log.database.write(evict, topic, EvictionLimits(max_records=1, keep_undelivered=False), now=NOW)
+    assert await reason(books, "history.prove", id="e0") == "evicted"
+    assert await reason(books, "history.checkpoint", size=2) == "no_checkpoint"
+
+
+async def test_the_status_shows_all_trees_and_what_is_not_sealed(books: GroupLedger) -> None:
+    assert (await books.call("history.status"))["groups"] == [
+        {"group": "g", "node": "a", "mode": "record", "trees": []}
+    ]
+    topic = await sealed(books, 300)
+    await emit(books.log, topic, "new")
+    [shown] = (await books.call("history.status", group="g"))["groups"][0]["trees"]
+    assert (shown["size"], shown["unsealed"], shown["open"], shown["reason"]) == (301, 1, True, "first")
+    assert shown["tileBytes"] == 32 * (301 + 1)
+    await books.log.database.write(execute, "UPDATE trees SET trouble = 'a tile is missing'")
+    await start(books.log, NODE)
+    trees = (await books.call("history.status"))["groups"][0]["trees"]
+    assert [(one["open"], one["damage"]) for one in trees] == [(True, ""), (False, "a tile is missing")]
+
+
+async def test_keys_are_a_policy_file(books: GroupLedger) -> None:
+    await sealed(books, 1)
+    answer = await books.call("history.keys", group="g")
+    assert answer["policy"] == f"log {answer['trees'][0]['key']}\nquorum none\n"
+    plain.open_vkey(answer["trees"][0]["key"])
+
+
+async def test_a_checkpoint_comes_with_the_opening_of_its_tree(books: GroupLedger) -> None:
+    await sealed(books, 5)
+    answer = await books.call("history.checkpoint", group="g")
+    size, root, _ = plain.open_checkpoint(answer["note"].encode(), answer["key"], [])
+    opening = plain.digest(b"\x00\x00" + answer["opening"]["note"].encode())
+    path = [plain.unb64(one) for one in answer["opening"]["path"]]
+    assert plain.root_by_path(opening, 0, size, path) == root
+
+
+async def test_two_checkpoints_are_connected_by_a_proof(books: GroupLedger) -> None:
+    topic = await sealed(books, 5)
+    await emit(books.log, topic, "new")
+    await signed(books.log, topic, NODE)
+    answer = await books.call("history.consistency", group="g", old=6)
+    old, new = [plain.open_checkpoint(one["note"].encode(), answer["key"], []) for one in answer["checkpoints"]]
+    hashes = [plain.unb64(one) for one in answer["proof"]]
+    assert plain.roots_by_proof(6, 7, hashes, old[1]) == (old[1], new[1])
+
+
+async def test_tiles_are_those_of_the_last_checkpoint(books: GroupLedger) -> None:
+    topic = await sealed(books, 300)
+    note = (await books.call("history.checkpoint", group="g"))["note"]
+    await emit(books.log, topic, "new")
+    answer = await books.call("history.tiles", group="g", level=0)
+    widths = [(tile["number"], len(base64.b64decode(tile["hashes"])) // 32) for tile in answer["tiles"]]
+    assert widths == [(0, 256), (1, 45)]
+    tree = str(answer["origin"])[-16:]
+    files = await log_files(books, tree, "checkpoint", "tile/0/000", "tile/1/000.p/1", "tile/0/001.p/45")
+    assert files["checkpoint"] == Download("checkpoint", note.encode(), "text/plain", "utf-8")
+    for tile in open_tiles(301):
+        assert len(files[tile.path()].content) == 32 * tile.width
+    assert read_tile_path("tile/0/000").width * 32 == len(files["tile/0/000"].content)
+
+
+async def log_files(books: GroupLedger, tree: str, *names: str) -> dict[str, Download]:
+    asked = [ReadLogFile(group="g", tree=tree, file=name) for name in names]
+    return {one.file: await read_log_file(books.services, one) for one in asked}
+
+
+async def test_files_that_the_tree_does_not_have_are_not_found(books: GroupLedger) -> None:
+    await sealed(books, 3)
+    tree = (await books.call("history.checkpoint", group="g"))["origin"][-16:]
+    for name in ("tile/0/000", "tile/0/000.p/5", "tile/0/001.p/1", "tile/0/0", "tile/-1/000", "entries/000", "other"):
+        with pytest.raises(NotFound):
+            await log_files(books, tree, name)
+
+
+async def test_a_group_that_stopped_keeps_its_last_tree_for_readers(books: GroupLedger) -> None:
+    topic = await sealed(books, 2)
+    await books.log.database.write(close_tree, topic)
+    assert (await books.call("history.prove", group="g", id="e1"))["leaf"] == 2
+    assert (await books.call("history.checkpoint", group="g"))["size"] == 3
