@@ -80,11 +80,11 @@ def _retry_now(conn: Connection, params: RetryParams, now: int) -> dict[str, Any
     one = find_subscription(conn, params.subscription, params.group)
     cursor = read_registered(conn, one, now)
     letters = read_all_dead_letters(conn, cursor.topic_id, cursor=cursor.name)
-    if params.ids:
-        missing = sorted(set(params.ids) - {letter.event_id for letter in letters})
+    if wanted := set(params.ids):
+        missing = sorted(wanted - {letter.event_id for letter in letters})
         if missing:
             raise NotFound(f"{one.name} has no dead letter of event {', '.join(missing[:20])}")
-        letters = [letter for letter in letters if letter.event_id in params.ids]
+        letters = [letter for letter in letters if letter.event_id in wanted]
     again, kept = judge_letters(conn, one, letters, now)
     for first in range(0, len(again), MOST_POSITIONS):
         start_backfill(conn, one, cursor, [letter.position for letter in again[first : first + MOST_POSITIONS]], now)
