@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from eventd.api.keys.api_key import ApiKey
 from eventd.api.keys.scopes import EVERY_SCOPE, Scope
 
 
@@ -27,8 +26,3 @@ ROLES: Final = (
     KeyRole("admin", EVERY_SCOPE, "Does everything: also applies resources, pauses, sends again and makes keys."),
 )
 """The lowest first; each includes those before it."""
-
-
-def role_of(key: ApiKey) -> KeyRole | None:
-    """Return the highest role whose scopes the key has; None if it has those of none."""
-    return next((role for role in reversed(ROLES) if all(map(key.may, role.scopes))), None)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from eventd.cli.gateway.node_choice import NodeChoice
 from eventd.errors import Invalid, NotFound
@@ -15,7 +15,6 @@ from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.settings.environment import contexts_file, names_local_node
 
 Colour = Literal["red", "orange", "yellow", "green", "blue", "purple", "grey"]
-COLOURS: Final[tuple[Colour, ...]] = get_args(Colour)
 LARGEST: Final = 1 << 20
 """Maximum bytes of the file."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

@@ -133,10 +133,6 @@ class ActionPages:
         assert action.ask is not None
         question = asked or await action.ask(visit, params)
         named = {one.name for one in question.fields}
-
-        def is_stated(name: str) -> bool:
-            return _is_stated(question, name, hidden[name])
-
         hidden = {name: value for name, value in params.items() if name not in named}
         data = {
             "operation": operation,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from eventd.api.framework.route import Route
-from eventd.api.keys.configured_keys import parse_keys, read_scopes
-from eventd.api.keys.roles import ROLES, role_of
+from eventd.api.keys.configured_keys import read_scopes
+from eventd.api.keys.roles import ROLES
 from eventd.api.keys.scopes import SCOPES
 from eventd.api.routes import OPERATIONS
 from eventd.api.topic_routes import TOPIC_ROUTES
@@ -118,16 +118,6 @@ def test_each_role_includes_those_below_it() -> None:
         opened = [{name_of(route) for route in SERVED if allows(set(role.scopes), route)} for role in (lower, higher)]
         assert opened[0] < opened[1], (lower.name, higher.name)
     assert {name_of(route) for route in SERVED if not allows(set(ROLES[-1].scopes), route)} == set()
-
-
-@pytest.mark.parametrize(
-    ("scopes", "role"),
-    [("look", "look"), ("read", "read"), ("rw", "read"), ("rw+delete", "operator"), ("r+w+d+a", "admin"), ("w", None)],
-)
-def test_the_role_of_a_key_is_the_highest_that_it_has(scopes: str, role: str | None) -> None:
-    (key,) = parse_keys(f"k:{scopes}")
-    found = role_of(key)
-    assert (found and found.name) == role
 
 
 def test_the_roles_are_in_the_docs_with_their_scopes() -> None:
