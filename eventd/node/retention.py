@@ -15,7 +15,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.losses import join_oldest, read_crowded
 from eventd.log.core.topic_row import read_topic
-from eventd.log.history.trees import thin_checkpoints
+from eventd.log.history.trees import delete_checkpoints, read_surplus_checkpoints
 from eventd.log.retention.evict import CHUNK, RowRetention, delete_old_rows, delete_selections, read_unused_selections
 from eventd.log.routemaster.tokens import DeleteExpiredTokens, read_expired
 from eventd.log.topics.deleted_topics import PAGE, clear_deleted, read_cleared, remove_cleared
@@ -100,8 +100,8 @@ class Retention:
         await self._delete_older(delete_old_answers, KEY_SECONDS * SECOND, CHUNK)
         while unused_marks := await self._log.database.read(read_unused_marks, CHUNK):
             await self._log.database.write(delete_marks, unused_marks)
-        while await self._log.database.write(thin_checkpoints, clock.now(), CHUNK):
-            pass  # a little at a time, so that appends come in between
+        while surplus := await self._log.database.read(read_surplus_checkpoints, clock.now(), CHUNK):
+            await self._log.database.write(delete_checkpoints, surplus)
         await self._log.database.write(delete_ended_sessions, clock.now(), clock.now() - IDLE)
         if await self._log.database.read(has_passed):
             await self._log.database.write(_drop_passed)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute, execute_many, fetch, for_update
+from eventd.store.engine.statements import execute_many, fetch, for_update
 from federation.errors import MalformedHistory
 from federation.history.merkle import HASH_SIZE
 from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, TileReader
@@ -105,21 +105,29 @@ def read_last_signed(conn: Connection, topic_id: int) -> Iterator[tuple[Tree, St
             yield tree, signed
 
 
-def thin_checkpoints(conn: Connection, now: int, chunk: int) -> int:
-    """Delete old checkpoints but the last of each minute or hour, at most `chunk`; return how many it deleted.
+def read_surplus_checkpoints(conn: Connection, now: int, most: int) -> list[tuple[int, int]]:
+    """Return the trees and sizes of old checkpoints but the last of each minute or hour, at most `most`.
 
-    All of a day are kept, then one a minute for a week, then one an hour. The last one of a tree always stays.
+    All of a day are kept, then one a minute for a week, then one an hour. The last one of a tree always stays. They are
+    read apart from their deletion, because looking through all checkpoints takes longer than a writer may wait.
     """
-    return sum(_thin(conn, now - age, step, chunk) for age, step in ((DAY, MINUTE), (7 * DAY, HOUR)))
+    found = _surplus(conn, now - 7 * DAY, now - DAY, MINUTE, most)
+    return found or _surplus(conn, 0, now - 7 * DAY, HOUR, most)
 
 
-def _thin(conn: Connection, before: int, step: int, chunk: int) -> int:
+def _surplus(conn: Connection, since: int, before: int, step: int, most: int) -> list[tuple[int, int]]:
     later = "SELECT min(size) FROM checkpoints AS n WHERE n.tree = c.tree AND n.size > c.size"
-    surplus = (
+    sql = (
         f"SELECT c.tree, c.size FROM checkpoints AS c JOIN checkpoints AS later ON later.tree = c.tree"
-        f" AND later.size = ({later}) WHERE c.signed_at < ? AND later.signed_at / {step} = c.signed_at / {step} LIMIT ?"
+        f" AND later.size = ({later}) WHERE c.signed_at >= ? AND c.signed_at < ?"
+        f" AND later.signed_at / {step} = c.signed_at / {step} LIMIT ?"
     )
-    return execute(conn, f"DELETE FROM checkpoints WHERE (tree, size) IN ({surplus})", (before, chunk))
+    return fetch(conn, sql, (since, before, most))
+
+
+def delete_checkpoints(conn: Connection, checkpoints: Sequence[tuple[int, int]]) -> int:
+    """Delete checkpoints by tree and size; return how many there were."""
+    return execute_many(conn, "DELETE FROM checkpoints WHERE tree = ? AND size = ?", checkpoints)
 
 
 def tile_reader(conn: Connection, tree_id: int) -> TileReader:

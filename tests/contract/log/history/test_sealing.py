@@ -19,9 +19,10 @@ from eventd.log.history.trees import (
     HOUR,
     StoredCheckpoint,
     Tree,
+    delete_checkpoints,
     find_open_tree,
+    read_surplus_checkpoints,
     read_tree,
-    thin_checkpoints,
     tile_reader,
 )
 from eventd.log.retention.evict import EvictionLimits, evict
@@ -333,8 +334,9 @@ async def test_old_checkpoints_are_thinned_and_the_last_one_stays(log: EventLog)
         row = (tree.id, size, bytes(32), "", at)
         await log.database.write(execute, "INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?)", row)
     for limit in (1, 100):
-        while await log.database.write(thin_checkpoints, NOW, limit):
-            pass
+        while surplus := await log.database.read(read_surplus_checkpoints, NOW, limit):
+            assert len(surplus) <= limit
+            assert await log.database.write(delete_checkpoints, surplus) == len(surplus)
     sizes = await log.database.read(fetch, "SELECT size FROM checkpoints ORDER BY size")
     assert [size for (size,) in sizes] == [3, 5, 6, 7, 8]
 
