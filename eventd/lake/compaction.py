@@ -212,6 +212,7 @@ def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: i
             node=node,
             now=now,
             payloads=any(segment.manifest.payloads for segment in run),
+            leaves=any(segment.manifest.leaves for segment in run),
             replaces=tuple(segment.place.name for segment in run),
             lost=tuple(lost for segment in run for lost in segment.manifest.lost),
         )
@@ -277,8 +278,11 @@ class _EpochRetention:
     def plan(self, book: Ledger, files: _Files, now: int, keep: int, grace: int) -> _Step:
         """Return the work for one ledger that is due at `now`.
 
-        A segment is deleted only if its mark is at least `grace` old and its day older than `keep` (microseconds).
+        A segment is deleted only if its mark is at least `grace` old and its day older than `keep` (microseconds). The
+        ledger `history` is kept: it is small, and the trees of later events cannot be computed without it.
         """
+        if book is Ledger.HISTORY:
+            return _Step((), (), (), ())
         last_day = day_of(now - keep)
         old = _prefix(files, last_day)
         marks = tuple(mark for mark in self._expiry.marks.get(book, ()) if not self._promises(book, mark.upto))

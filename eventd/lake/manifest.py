@@ -7,12 +7,12 @@ Times are microseconds since 1970, UTC.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar, cast
 
 import msgspec
 
 from eventd.lake.layout import LARGEST, MINUTE
-from eventd.lake.schema import SCHEMA_VERSION, Ledger
+from eventd.lake.schema import LATER, SCHEMA_VERSION, Ledger
 from federation.event import FIRST_TIME, LAST_TIME
 from federation.selector import Selector
 
@@ -59,8 +59,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `bytes` and `sha256` (hex) are of the Parquet file. `slots` are the first and last slot (minute) of the events' own
     times, None for ledgers other than `SLOTTED`; `times` are the earliest and latest `OWN_TIME` of the rows.
     `replaces` names the segments whose rows this one contains; it is emptied when those are deleted. `payloads`: rows
-    of `events` may have them. `lost`: the losses that the node found when it read the rows. It declares them in `gaps`
-    after the segment is written, even if it is killed in between; until then, readers find them here.
+    of `events` may have them; `leaves`: they have the columns `LEAVES`. `lost`: the losses that the node found when it
+    read the rows. It declares them in `gaps` after the segment is written, even if it is killed in between; until then,
+    readers find them here.
     """
 
     schema: int = SCHEMA_VERSION
@@ -76,6 +77,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     times: tuple[int, int] | None
     written_at: int
     payloads: bool = False
+    leaves: bool = False
     replaces: tuple[str, ...] = ()
     lost: tuple[LostRows, ...] = ()
 
@@ -143,13 +145,15 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """One group of a node, with its link to each peer and callback.
 
     `last_seq` is the last seq that the node has assigned in the group: `events` has its row. Retention of the node has
-    evicted the events up to `evicted_seq`, possibly before they were shipped. Both are -1 if unknown.
+    evicted the events up to `evicted_seq`, possibly before they were shipped. Both are -1 if unknown. `tree` is the id
+    of the tree in which new events of the node get leaves; empty: they get none.
     """
 
     group: str
     peers: tuple[PeerState, ...] = ()
     last_seq: Number = -1
     evicted_seq: Number = -1
+    tree: str = ""
 
 
 class SegmentRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +171,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     number that each ledger's cursor has reached; `segments` is what its segments cover, which may end earlier, because
     numbers without rows have no segments, or later, until the cursor follows. `began_at` is when the first state of the
     epoch was written, `as_of` when this one was. `interval` is how often the node looks for rows to ship, in
-    microseconds. `closed_at` is when an operator closed the ledgers; 0: in service.
+    microseconds. `closed_at` is when an operator closed the ledgers; 0: in service. In the file, `later_books` and
+    `later_segments` have the ledgers `LATER`; a state that was decoded has all in `books` and `segments`.
     """
 
     schema: int = SCHEMA_VERSION
@@ -184,6 +189,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     payloads: bool = False
     interval: Number = 0
     closed_at: int = 0
+    later_books: dict[Ledger, Number] = {}
+    later_segments: dict[Ledger, SegmentRange] = {}
 
 
 class LakeHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,6 +210,8 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 def encode(value: msgspec.Struct) -> bytes:
     """Return the JSON text of a manifest or another JSON file of a lake."""
+    if isinstance(value, NodeState):
+        value = _divided(value)
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
@@ -227,7 +236,29 @@ def decode(text: bytes, kind: type[StructT]) -> StructT:
         raise Unreadable(f"is not valid: it {NESTED}") from None
     if any(not FIRST_TIME <= time <= LAST_TIME for time in _times_of(value)):
         raise Unreadable(f"has {OUTSIDE}")
-    return value
+    return cast(StructT, _joined(value)) if isinstance(value, NodeState) else value
+
+
+def _divided(state: NodeState) -> NodeState:
+    """Return a state as its file has it."""
+    return msgspec.structs.replace(
+        state,
+        books={book: upto for book, upto in state.books.items() if book not in LATER},
+        segments={book: reach for book, reach in state.segments.items() if book not in LATER},
+        later_books={book: upto for book, upto in state.books.items() if book in LATER and upto},
+        later_segments={book: reach for book, reach in state.segments.items() if book in LATER},
+    )
+
+
+def _joined(state: NodeState) -> NodeState:
+    """Return a state of a file with all ledgers in `books` and `segments`."""
+    return msgspec.structs.replace(
+        state,
+        books=state.books | state.later_books,
+        segments=state.segments | state.later_segments,
+        later_books={},
+        later_segments={},
+    )
 
 
 def decode_selection(text: str) -> SelectionConditions:

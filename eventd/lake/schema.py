@@ -27,6 +27,7 @@ class Ledger(StrEnum):
     INBOUND = "inbound"
     GAPS = "gaps"
     REFUSALS = "refusals"
+    HISTORY = "history"
 
 
 class ColumnType(StrEnum):
@@ -89,6 +90,8 @@ _EVENTS = (
         "dedupe key of the event, with the payload; null: the same as `id`, or no payload; empty: not recorded",
         null=True,
     ),
+    Column("tree", ColumnType.WORD, "tree of this node in which the event has a leaf, by its id", null=True),
+    Column("leaf", ColumnType.INT64, "index of that leaf", null=True),
 )
 
 _DELIVERIES = (
@@ -235,6 +238,27 @@ _REFUSALS = (
     Column("last_at", ColumnType.TIME, "time of the last of these"),
 )
 
+_HISTORY = (
+    Column("group", ColumnType.WORD, "the EventGroup"),
+    Column("kind", ColumnType.WORD, "`opening`, `hashes` or `checkpoint`"),
+    Column("tree", ColumnType.WORD, "id of the tree"),
+    Column("level", ColumnType.INT16, "of `hashes`: their level in the tree, as that of tiles", null=True),
+    Column("first", ColumnType.INT64, "of `hashes`: index of the first one at its level", null=True),
+    Column("size", ColumnType.INT64, "of a `checkpoint`: its size", null=True),
+    Column(
+        "position",
+        ColumnType.INT64,
+        "of a `checkpoint`: position of the last record that it covers; of an `opening`: of the first one with a leaf",
+        null=True,
+    ),
+    Column(
+        "content",
+        ColumnType.STRING,
+        "the signed note of a `checkpoint` or an `opening`; the `hashes`, one after the other, in base64",
+    ),
+    Column("recorded_at", ColumnType.TIME, "time the tree was opened, or the checkpoint signed"),
+)
+
 COLUMNS: Final[dict[Ledger, tuple[Column, ...]]] = {
     Ledger.EVENTS: (*_KEPT_BY, *_EVENTS),
     Ledger.DELIVERIES: (*_KEPT_BY, *_DELIVERIES),
@@ -242,6 +266,7 @@ COLUMNS: Final[dict[Ledger, tuple[Column, ...]]] = {
     Ledger.INBOUND: (*_KEPT_BY, *_INBOUND),
     Ledger.GAPS: (*_KEPT_BY, *_GAPS),
     Ledger.REFUSALS: (*_KEPT_BY, *_REFUSALS),
+    Ledger.HISTORY: (*_KEPT_BY, *_HISTORY),
 }
 """The columns of each ledger, in order."""
 
@@ -252,6 +277,7 @@ OWN_TIME: Final[dict[Ledger, str]] = {
     Ledger.INBOUND: "recorded_at",
     Ledger.GAPS: "recorded_at",
     Ledger.REFUSALS: "last_at",
+    Ledger.HISTORY: "recorded_at",
 }
 """The column that gives a row of each ledger its time: when it was recorded or acknowledged, or the time of the last
 refused request that it counts. A segment is filed under the day of its first row.
@@ -261,8 +287,14 @@ SLOTTED: Final = frozenset({Ledger.EVENTS, Ledger.DELIVERIES})
 """Ledgers whose manifests give the first and last slot of their events."""
 
 
-ADDED: Final = {Ledger.EVENTS: "dedupe_key"}
-"""The last column of a ledger, if segments of an earlier version lack it: readers fill it with empty texts."""
+DEDUPE_KEY: Final = "dedupe_key"
+"""A column of `events` that segments of an earlier version lack: readers fill it with empty texts."""
+LEAVES: Final = ("tree", "leaf")
+"""The last columns of `events`, which only segments with leaves have: so others are what they were before there were
+trees, and earlier versions read them."""
+LATER: Final = frozenset({Ledger.HISTORY})
+"""Ledgers that earlier versions do not know. Their numbers are in fields of their own in the states of nodes, because
+earlier versions would not read a state with them."""
 
 
 @cache
@@ -280,3 +312,12 @@ def arrow_schema(book: Ledger) -> pa.Schema:
         ColumnType.DIGEST: arrow.binary(32),
     }
     return arrow.schema([arrow.field(column.name, types[column.type], column.null) for column in COLUMNS[book]])
+
+
+@cache
+def segment_schema(book: Ledger, *, leaves: bool) -> pa.Schema:
+    """Return the Arrow schema of a segment's file; `leaves`: whether rows of `events` have any. Raises MissingExtra."""
+    schema = arrow_schema(book)
+    if book is Ledger.EVENTS and not leaves:
+        return pyarrow().schema([field for field in schema if field.name not in LEAVES])
+    return schema

@@ -24,9 +24,9 @@ MOST_ROWS: Final = 4_000_000
 """Maximum number of rows of a segment: a node ships at most about 2,000,000 in one, and the archive joins as many."""
 MOST_BYTES: Final = 8 << 30
 """Maximum number of bytes of the file of a segment, which is read as a whole."""
-_REPEATING: Final = frozenset({Ledger.DELIVERIES, Ledger.RECEIPTS})
-"""Ledgers in which several rows may have the same number: the deliveries of a batch do, and a second receipt of a
-batch is reported by the audit."""
+_REPEATING: Final = frozenset({Ledger.DELIVERIES, Ledger.RECEIPTS, Ledger.HISTORY})
+"""Ledgers in which several rows may have the same number: the deliveries of a batch do, and what was shipped of the
+trees of a node at one time; a second receipt of a batch is reported by the audit."""
 _ANY: Final = frozenset({"fingerprint", "incarnation"})
 """Columns of whole numbers that are compared only, and may have any value."""
 _NAMES: Final = frozenset({"id", "subject", "type", "dedupe_key"})

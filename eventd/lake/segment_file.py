@@ -12,7 +12,7 @@ from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.file_sizes import TooLargeFile
 from eventd.lake.manifest import Manifest
 from eventd.lake.page_sizes import most_bytes, over, with_dictionaries, word_bytes
-from eventd.lake.schema import ADDED, Ledger, arrow_schema
+from eventd.lake.schema import DEDUPE_KEY, LEAVES, Ledger, arrow_schema, segment_schema
 from eventd.lake.segment_checks import manifest_fault
 from eventd.lake.storage import FileReader
 from eventd.lake.writer import Segment
@@ -127,8 +127,11 @@ def open_segment(storage: FileReader, segment: Segment) -> SegmentFile:
 
 def contents_fault(manifest: Manifest, found: pa.Schema, rows: int) -> str | None:
     """Return why a file with these columns and this number of rows is not the segment's; None if it may be."""
-    schema = arrow_schema(manifest.book)
-    if not (found.equals(schema) or (manifest.book in ADDED and found.equals(schema.remove(len(schema) - 1)))):
+    schema = segment_schema(manifest.book, leaves=manifest.leaves)
+    earlier = schema
+    if manifest.book is Ledger.EVENTS and not manifest.leaves:
+        earlier = schema.remove(schema.get_field_index(DEDUPE_KEY))
+    if not (found.equals(schema) or found.equals(earlier)):
         return "its file has other columns than the ledger"
     if rows != manifest.rows:
         return f"its file has {rows} rows, and its manifest says {manifest.rows}"
@@ -136,11 +139,19 @@ def contents_fault(manifest: Manifest, found: pa.Schema, rows: int) -> str | Non
 
 
 def with_added(table: pa.Table, book: Ledger, columns: Sequence[str] | None) -> pa.Table:
-    """Return the table with the column that its segment lacks, if it is wanted: all rows have an empty text."""
-    name = ADDED.get(book)
-    if name is None or name in table.column_names or (columns is not None and name not in columns):
+    """Return the table with the columns that its segment lacks, if they are wanted.
+
+    All rows have an empty dedupe key, which stands for an unknown one, and no leaf.
+    """
+    if book is not Ledger.EVENTS:
         return table
-    return table.append_column(arrow_schema(book).field(name), pyarrow().repeat("", table.num_rows))
+    for name in (DEDUPE_KEY, *LEAVES):
+        if name not in table.column_names and (columns is None or name in columns):
+            field = arrow_schema(book).field(name)
+            rows = table.num_rows
+            values = pyarrow().repeat("", rows) if name == DEDUPE_KEY else pyarrow().nulls(rows, field.type)
+            table = table.append_column(field, values)
+    return table
 
 
 def require_none(fault: str | None) -> None:

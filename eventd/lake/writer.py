@@ -13,7 +13,7 @@ from eventd.lake.file_sizes import MOST_JSON
 from eventd.lake.layout import SegmentName, slot_of, state_path
 from eventd.lake.manifest import LostRows, Manifest, NodeState, encode
 from eventd.lake.page_sizes import content_bytes, most_bytes, over, word_bytes
-from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, ColumnType, Ledger, arrow_schema
+from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, ColumnType, segment_schema
 from eventd.lake.segment_checks import MOST_BYTES, MOST_ROWS, Bounds, column_bounds
 from eventd.lake.storage import Storage
 
@@ -58,12 +58,14 @@ def write_segment(
     node: str,
     now: int,
     payloads: bool = False,
+    leaves: bool = False,
     replaces: tuple[str, ...] = (),
     lost: tuple[LostRows, ...] = (),
 ) -> Segment:
     """Write a segment with its manifest: the `rows` of a ledger with numbers in (place.after, place.upto], ascending.
 
-    A segment of the same name is replaced. `rows` have the columns of `arrow_schema(place.book)`; several tables are
+    A segment of the same name is replaced. `rows` have the columns of `arrow_schema(place.book)`, of which those of
+    leaves are written only with `leaves`; several tables are
     written one after the other, about one row group at a time. `now` is in microseconds. Raises Invalid for row groups
     out of order, rows out of the range, more than `MOST_ROWS`, or no rows at all, TooLargeSegment, and LakeUnavailable.
     """
@@ -80,6 +82,7 @@ def write_segment(
         times=None,
         written_at=now,
         payloads=payloads,
+        leaves=leaves,
         replaces=replaces,
         lost=lost,
     )
@@ -87,9 +90,9 @@ def write_segment(
     summary = _RowSummary(place)
     footers: list[Any] = []
     with storage.create(place.data) as draft:
-        with _writer(draft, place.book, footers) as writer:
+        with _writer(draft, plan, footers) as writer:
             tables = [rows] if hasattr(rows, "schema") else rows
-            for group in _row_groups(tables, place.book):
+            for group in _row_groups(tables, segment_schema(place.book, leaves=leaves)):
                 summary.add(group)
                 writer.write_table(group, row_group_size=ROW_GROUP)
         if not summary.rows:
@@ -125,13 +128,20 @@ def write_state(storage: Storage, state: NodeState) -> None:
     storage.put(state_path(state.node, state.epoch), text)
 
 
-def _writer(draft: Any, book: Ledger, footers: list[Any]) -> Any:
-    """Return a writer of the rows of a ledger; when it is closed, it adds the footer of its file to `footers`."""
-    words = [column.name for column in COLUMNS[book] if column.type is ColumnType.WORD]
-    sought = [name for name in ("number", "event_at", OWN_TIME[book]) if name in arrow_schema(book).names]
+def has_leaves(table: pa.Table) -> bool:
+    """Return whether any of these rows, which are those of `events`, has a leaf in a tree."""
+    column = table["tree"]
+    return bool(column.null_count < len(column))
+
+
+def _writer(draft: Any, plan: Manifest, footers: list[Any]) -> Any:
+    """Return a writer of the rows of a segment; when it is closed, it adds the footer of its file to `footers`."""
+    book, schema = plan.book, segment_schema(plan.book, leaves=plan.leaves)
+    words = [column.name for column in COLUMNS[book] if column.type is ColumnType.WORD and column.name in schema.names]
+    sought = [name for name in ("number", "event_at", OWN_TIME[book]) if name in schema.names]
     return parquet().ParquetWriter(
         draft,
-        arrow_schema(book),
+        schema,
         compression="zstd",
         compression_level=ZSTD_LEVEL,
         use_dictionary=words,
@@ -141,13 +151,13 @@ def _writer(draft: Any, book: Ledger, footers: list[Any]) -> Any:
     )
 
 
-def _row_groups(tables: Iterable[pa.Table], book: Ledger) -> Iterator[pa.Table]:
+def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows in tables of at least `ROW_GROUP` rows each; the last may have fewer."""
     arrow = pyarrow()
     held: list[pa.Table] = []
     count = 0
     for table in tables:
-        held.append(table.cast(arrow_schema(book)) if table.schema != arrow_schema(book) else table)
+        held.append(table.select(schema.names).cast(schema) if table.schema != schema else table)
         count += table.num_rows
         if count >= ROW_GROUP:
             yield arrow.concat_tables(held).unify_dictionaries()  # or those after the first would be written out

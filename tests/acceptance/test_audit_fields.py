@@ -258,6 +258,7 @@ MANIFESTS: Mapping[str, Callable[[State], Any]] = {
     "sha256": lambda facts: "0" * 64,
     "slots": lambda facts: [slot + 1 for slot in facts["slots"]],
     "times": lambda facts: [time + 1 for time in facts["times"]],
+    "leaves": lambda facts: True,
     "replaces": lambda facts: ["another"],
 }
 
@@ -355,9 +356,13 @@ UNCHECKED: Mapping[type, Mapping[str, Callable[[State], None]]] = {
         "instance": lambda state: state.update(instance="another"),
         "began_at": lambda state: state.update(began_at=state["began_at"] + SECOND),
         "books": _add_one,
+        "later_books": lambda state: state.update(later_books={"history": 1}),
         "payloads": lambda state: state.update(payloads=not state["payloads"]),
     },
-    GroupState: {"evicted_seq": _of_group(lambda group: group.update(evicted_seq=group["last_seq"]))},
+    GroupState: {
+        "evicted_seq": _of_group(lambda group: group.update(evicted_seq=group["last_seq"])),
+        "tree": _of_group(lambda group: group.update(tree="another")),
+    },
     PeerState: {
         "relay": _of_peer(lambda peer: peer.update(relay=True)),
         "paused": _of_peer(lambda peer: peer.update(paused=True)),
@@ -383,7 +388,7 @@ def change_unchecked_fields(lake: LakeFiles) -> None:
         segment.describe(written_at=segment.facts["written_at"] + SECOND, payloads=not segment.facts["payloads"])
     for ledger in ("events", "deliveries", "receipts", "inbound"):
         row = next(ordinary_rows(lake, ledger))
-        values = {field: another(field, row[field]) for field in LEDGERS[ledger].unchecked}
+        values = {field: another(field, row[field]) for field in LEDGERS[ledger].unchecked if field in row}
         change_row(lake, ledger, row, **values)
 
 

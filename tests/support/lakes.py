@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState, SegmentRange
-from eventd.lake.schema import COLUMNS, Column, ColumnType, Ledger, arrow_schema
+from eventd.lake.schema import COLUMNS, LEAVES, Column, ColumnType, Ledger, arrow_schema
 from eventd.lake.storage import Storage, make_lake
 from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.chance import SYSTEM
@@ -43,7 +43,7 @@ def _type(book: Ledger, column: Column) -> pa.DataType:
 
 
 def _value(column: Column, row: Mapping[str, Any]) -> Any:
-    return row.get(column.name, _PLAIN[column.type])
+    return row.get(column.name, None if column.null and column.name in LEAVES else _PLAIN[column.type])
 
 
 def numbered(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from eventd.audit.generate.pseudo_random import Bytes, Ints, Smalls
-from eventd.lake.schema import Ledger, arrow_schema
+from eventd.lake.schema import Ledger, segment_schema
 
 Missing: TypeAlias = NDArray[np.bool_] | None
 """Marks the rows that have no value; None if every row has one."""
@@ -20,7 +20,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 def table(book: Ledger, columns: dict[str, Any]) -> Any:
     """Return an Arrow table of a ledger's rows, given its columns by name."""
-    schema = arrow_schema(book)
+    schema = segment_schema(book, leaves=False)
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 

@@ -408,10 +408,12 @@ _READERS: Final[dict[Ledger, Callable[[Columns, int], LedgerSummary]]] = {
     Ledger.INBOUND: _inbound,
     Ledger.GAPS: _gaps,
     Ledger.REFUSALS: _refusals,
+    Ledger.HISTORY: lambda table, limit: LedgerSummary(),
 }
 _COLUMNS: Final = {
     Ledger.RECEIPTS: RECEIPT_COLUMNS,
     Ledger.INBOUND: INBOUND_COLUMNS,
     Ledger.GAPS: GAP_COLUMNS,
     Ledger.REFUSALS: REFUSAL_COLUMNS,
+    Ledger.HISTORY: (),
 }

@@ -14,14 +14,15 @@ import numpy as np
 from eventd.audit.arrays.columns import Columns, Numbers
 from eventd.audit.arrays.row_hash import CONTENT, OUTLINE, RowHash, contents, outlines
 from eventd.lake.manifest import Int64, Number
-from eventd.lake.schema import COLUMNS, ColumnType, Ledger
+from eventd.lake.schema import COLUMNS, LEAVES, ColumnType, Ledger
 
 SUMS: Final = 2
 """The version of the sums: to be raised whenever a row gets another hash. Sums of other versions are not compared."""
 
 _COVERED: Final = {Ledger.EVENTS: CONTENT, Ledger.DELIVERIES: OUTLINE}
-_UNSUMMED: Final = frozenset({"node", "epoch", "payload", "dedupe_key", "receipt"})
-"""The columns that are not summed: a ledger has one node and epoch; digests stand for payloads, keys and receipts."""
+_UNSUMMED: Final = frozenset({"node", "epoch", "payload", "dedupe_key", "receipt", *LEAVES})
+"""The columns that are not summed: a ledger has one node and epoch; digests stand for payloads, keys and receipts, and
+checkpoints for leaves."""
 _NUMBERS: Final = {Ledger.EVENTS: "position"}
 """The column with the row's number in (after, upto], unless it is `number`."""
 

@@ -47,7 +47,7 @@ from eventd.lake.writer import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SMALL: frozenset[Ledger] = frozenset({Ledger.RECEIPTS, Ledger.INBOUND, Ledger.GAPS, Ledger.REFUSALS})
+SMALL: frozenset[Ledger] = frozenset({*Ledger} - {Ledger.EVENTS, Ledger.DELIVERIES})
 """Ledgers that are read first, because the plan for the others depends on them."""
 _AT_ONCE: Final = 500
 """Number of files whose ends are read at the same time."""

@@ -46,6 +46,7 @@ def describe(
                 peers=tuple(map(_peer, group.peers)),
                 last_seq=group.last_seq,
                 evicted_seq=floors.get(group.group, -1),
+                tree=group.tree,
             )
             for group in state.groups
             if positions is not None and group.node == node

@@ -33,7 +33,7 @@ from eventd.lake.layout import LedgerKey, landing
 from eventd.lake.manifest import LostRows, NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake
-from eventd.lake.writer import TooLargeSegment, write_segment, write_state
+from eventd.lake.writer import TooLargeSegment, has_leaves, write_segment, write_state
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.runtime.clock import SECOND
@@ -260,8 +260,16 @@ class Shipper:
         after = position if reach is None else reach.upto
         at = tables[0][OWN_TIME[book]][0].value
         place = landing(book, node, kept.epoch, after, reading.upto, at=at)
-        payloads = self._terms.payloads
-        segment = write_segment(self._at, place, tables, node=node, now=now, payloads=payloads, lost=lost)
+        segment = write_segment(
+            self._at,
+            place,
+            tables,
+            node=node,
+            now=now,
+            payloads=self._terms.payloads,
+            leaves=book is Ledger.EVENTS and any(map(has_leaves, tables)),
+            lost=lost,
+        )
         self._known.note(kept, after, reading.upto)
         if self._round is not None:
             self._round.shipped.add(node)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from eventd.lake.extract.block_columns import BlockColumns, Memory
 from eventd.lake.extract.deliveries import taken
+from eventd.lake.extract.history import read_tree_names
 from eventd.lake.extract.result import Columns, EvictedRows, Extract, no_rows
 from eventd.lake.extract.scope import LocalGroup, Scope
 from eventd.lake.schema import Ledger
@@ -44,7 +45,7 @@ class _BlockSelection(NamedTuple):
 def read_events(conn: Connection, places: Scope, after: int, *, rows: int, payloads: bool, memory: Memory) -> Extract:
     """Read about `rows` events of the groups in `places` after the position `after`, up to the end of a block."""
     chosen = _choose(conn, places, after, rows)
-    columns = no_rows(Ledger.EVENTS)
+    columns, trees = no_rows(Ledger.EVENTS), read_tree_names(conn)
     for block in _read(conn, chosen.positions):
         apart, place = memory.keep(block), places.topics[block.topic_id]
         within = range(max(0, after + 1 - block.position), block.records)
@@ -52,6 +53,7 @@ def read_events(conn: Connection, places: Scope, after: int, *, rows: int, paylo
         contents = _contents(block, within) if payloads else [(None, None)] * len(within)
         columns["payload"] += [payload for payload, _ in contents]
         columns["dedupe_key"] += [key for _, key in contents]
+        _add_leaves(columns, block, within, trees)
     return Extract(Ledger.EVENTS, after, chosen.upto, columns, chosen.full, _lost(conn, places, after, chosen.upto))
 
 
@@ -122,6 +124,13 @@ def _add(columns: Columns, apart: BlockColumns, within: range, place: LocalGroup
         columns[name] += [value] * size
     for name, values in each.items():
         columns[name] += taken(values, within)
+
+
+def _add_leaves(columns: Columns, block: Block, within: range, trees: Mapping[int, str]) -> None:
+    """Add the leaves of the block's records, as the block has them now: a new tree may have taken them over."""
+    leaf, tree = block.leaf, None if block.tree is None else trees.get(block.tree)
+    columns["tree"] += [tree] * len(within)
+    columns["leaf"] += [None] * len(within) if leaf is None or tree is None else [leaf + at for at in within]
 
 
 def _contents(block: Block, within: range) -> list[tuple[str | None, str | None]]:

@@ -8,6 +8,7 @@ from eventd.lake.extract.batches import Selections, read_batches
 from eventd.lake.extract.block_columns import Memory
 from eventd.lake.extract.deliveries import spread
 from eventd.lake.extract.events import read_events
+from eventd.lake.extract.history import read_history
 from eventd.lake.extract.listed import LISTS, as_columns, read_list, receipts
 from eventd.lake.extract.result import EvictedRows, Extract
 from eventd.lake.extract.scope import Scope, read_scope
@@ -38,6 +39,8 @@ def read_ledger(
     memory = memory or Memory()
     if book is Ledger.EVENTS:
         return read_events(conn, places, after, rows=rows, payloads=payloads, memory=memory)
+    if book is Ledger.HISTORY:
+        return read_history(conn, places, after)
     if book in LISTS:
         columns, upto, full = read_list(conn, book, places, after, min(rows, MOST_LISTED))
         return _with_losses(conn, places, Extract(book, after, upto, columns, full))
@@ -56,7 +59,7 @@ def _read_batches(conn: Connection, book: Ledger, places: Scope, after: int, row
 
 
 def table_of(book: Ledger) -> str:
-    """Return the table whose ids are the row numbers of a ledger other than `events` (numbered by position)."""
+    """Return the table whose ids are the row numbers of a ledger, unless these are positions."""
     return LISTS[book][0] if book in LISTS else "batches"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventd.lake.extract.batches import shown_selection
+from eventd.lake.extract.history import read_open_trees, read_sealed
 from eventd.lake.extract.ledgers import table_of
 from eventd.lake.extract.scope import Scope, read_groups, read_scope
 from eventd.lake.schema import Ledger
@@ -51,12 +52,16 @@ class LinkSnapshot(NamedTuple):
 
 
 class GroupSnapshot(NamedTuple):
-    """A group, this node's name in it, the links to its peers and callbacks, and the last seq that it has assigned."""
+    """A group, this node's name in it, the links to its peers and callbacks, and the last seq that it has assigned.
+
+    `tree`: the id of the tree in which its next own events get leaves; empty: they get none.
+    """
 
     group: str
     node: str
     peers: Sequence[LinkSnapshot]
     last_seq: int
+    tree: str = ""
 
 
 class Span(NamedTuple):
@@ -100,6 +105,9 @@ def _span(conn: Connection, book: Ledger, places: Scope) -> Span:
         sql = "SELECT min(position) FROM blocks WHERE topic_id = ?"
         firsts = [fetch(conn, sql, (topic_id,))[0][0] for topic_id in places.topics]
         return Span(min((first for first in firsts if first is not None), default=places.last + 1), places.last)
+    if book is Ledger.HISTORY:
+        sealed = read_sealed(conn, places)
+        return Span(min(1, sealed), sealed)
     table = table_of(book)
     first, newest = fetch(conn, f"SELECT min(id), max(id) FROM {table}")[0]
     last = max(newest or 0, read_forgotten(conn, table))
@@ -113,9 +121,11 @@ def _read_groups(conn: Connection, places: Scope) -> list[GroupSnapshot]:
         if cursor.kind in _REPAIRS and cursor.name in places.peers:
             link = places.peers[cursor.name]
             found.setdefault(link.place.group, []).append(_link(conn, link.peer, cursor, cursors))
-    heads = {topic.group_name: topic.head_seq for topic in read_group_topics(conn)}
+    topics, open_trees = read_group_topics(conn), read_open_trees(conn)
+    heads = {topic.group_name: topic.head_seq for topic in topics}
+    trees = {topic.group_name: open_trees.get(topic.id, "") for topic in topics}
     return [
-        GroupSnapshot(group, node, found.get(group, ()), heads.get(group, 0))
+        GroupSnapshot(group, node, found.get(group, ()), heads.get(group, 0), trees.get(group, ""))
         for group, node in sorted(read_groups(conn).items())
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sqlite3
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import astuple
 
 from eventd.egress.lake import shipper as shipping
@@ -37,6 +39,8 @@ from eventd.lake.storage import Storage, connect
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.cursors.cursors import Step, apply_step
+from eventd.log.history.open_tree import TreeOwner, open_tree
+from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
@@ -459,3 +463,33 @@ async def test_it_tidies_up_when_it_is_asked_to(shelf: Shelf, lake: str) -> None
         course.now += DAY
         assert sum(piece.removed for piece in pieces(course)) > 0
         assert ids(lake) == []
+
+
+async def test_a_tree_is_in_the_lake_for_good_and_earlier_versions_read_the_state(shelf: Shelf, tmp_path: Path) -> None:
+    owner = TreeOwner("g", "site-a", Ed25519PrivateKey.from_private_bytes(b"1" * 32))
+    topic = await shelf.log.topic("group:g")
+    tree = await shelf.log.database.write(open_tree, topic, owner, NOON)
+    await shelf.publish(draft("grown", node="site-a"))
+    hashed = await shelf.log.database.read(hash_new, topic)
+    assert hashed is not None
+    await shelf.log.database.write(store_checkpoint, hashed, owner, NOON)
+    storage = connect(str(tmp_path / "lake"))
+    with closing(Course(shelf.url, storage.url)) as course:
+        assert [one.upto for one in course.run() if one.book is Ledger.HISTORY] == [11]
+    assert [*compacting(storage, ["site-a"], now=NOON + 500 * DAY, after=DAY)]
+    assert [*retaining(storage, ["site-a"], now=NOON + 1000 * DAY, keep=DAY, grace=0)]
+    found = survey(storage)
+    rows = {
+        one.place.book: read_segment(storage, one).to_pylist() for one in found.segments if one.place.tree == "archive"
+    }
+    assert [row["leaf"] for row in rows[Ledger.EVENTS]] == [None] * 10 + [1]
+    assert [row["kind"] for row in rows[Ledger.HISTORY]] == ["opening", "checkpoint"]
+    assert {row["tree"] for row in rows[Ledger.HISTORY]} == {tree.origin.rpartition("/")[2]}
+    (state,), (file,) = (
+        found.nodes,
+        [one.path for one in storage.list("nodes") if one.path.endswith(f"{found.nodes[0].epoch}.json")],
+    )
+    written = json.loads(storage.read(file))
+    assert state.books[Ledger.HISTORY] == written["later_books"]["history"] == 11
+    assert "history" not in written["books"] | written["segments"]
+    assert state.segments[Ledger.HISTORY].after == 0, "retention has not removed it"

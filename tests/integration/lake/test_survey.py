@@ -391,7 +391,7 @@ def test_many_tables_make_one_segment(storage: Storage) -> None:
 
 def test_a_segment_of_events_of_an_earlier_version_lacks_the_dedupe_key(storage: Storage) -> None:
     segment = ship(storage, 0, 3)
-    older = read_segment(storage, segment).drop_columns(["dedupe_key"])
+    older = read_segment(storage, segment).drop_columns(["dedupe_key", "tree", "leaf"])
     buffer = pa.BufferOutputStream()
     pq.write_table(older, buffer)
     data = buffer.getvalue().to_pybytes()

@@ -39,6 +39,7 @@ _EVENTS: Final = {
     "digest": found("altered", f"its fingerprint; the payload, where the lake has it; {_BY_HASH}"),
     "payload": found("altered", "its digest", "payload-edited-at-peer"),
     "dedupe_key": found("altered", "its digest, where the lake has the payload"),
+    **dict.fromkeys(("tree", "leaf"), unchecked("nothing: the audit does not compute trees yet")),
 }
 _DELIVERIES: Final = {
     "number": found("erased", _BY_BATCH),
@@ -139,6 +140,14 @@ _REFUSALS: Final = {
         unchecked("nothing: no other node knows which requests this one refused"),
     ),
 }
+_HISTORY: Final = {
+    "number": found("corrupt", "the range of its segment; within it, nothing rests on it", _NUMBERS_TEST),
+    **_OWNER,
+    **dict.fromkeys(
+        ("group", "kind", "tree", "level", "first", "size", "position", "content", "recorded_at"),
+        unchecked("nothing: the audit does not compute trees yet"),
+    ),
+}
 LEDGERS: Final[Mapping[str, FieldTable]] = {
     "events": FieldTable("Rows of events", _EVENTS),
     "deliveries": FieldTable("Rows of deliveries", _DELIVERIES),
@@ -146,5 +155,6 @@ LEDGERS: Final[Mapping[str, FieldTable]] = {
     "inbound": FieldTable("Rows of inbound", _INBOUND),
     "gaps": FieldTable("Rows of gaps", _GAPS),
     "refusals": FieldTable("Rows of refusals", _REFUSALS),
+    "history": FieldTable("Rows of history", _HISTORY),
 }
 """The checks of the columns of each ledger, in their order."""

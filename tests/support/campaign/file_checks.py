@@ -33,12 +33,15 @@ _STATE: Final = {
     "payloads": unchecked("nothing: payloads are compared where rows have them"),
     "interval": found("unproven", "if it is more than a day, the longest that a node may have", "interval-edited"),
     "closed_at": found("unproven", "the beginning of the epoch; rows of other nodes", "closed-before-it-began"),
+    "later_books": unchecked("nothing, as `books`"),
+    "later_segments": found("corrupt", "the segments of the ledger, see below", "last-segment-gone"),
 }
 _GROUP: Final = {
     "group": found("erased", "the rows of the group in events"),
     "peers": found("disagreement", "the peer's ledger of batches", "link-gone-at-sender"),
     "last_seq": found("erased", "if it is higher, the last row of events; if it is lower, an earlier audit"),
     "evicted_seq": unchecked("nothing: it excuses only rows of a gap that is declared elsewhere"),
+    "tree": unchecked("nothing: the audit does not compute trees yet"),
 }
 _PEER: Final = {
     "peer": found("missing", "the events that the other peer should have"),
@@ -83,6 +86,7 @@ _MANIFEST: Final = {
     "times": found("corrupt", "the times of the rows"),
     "written_at": unchecked("nothing: only the losses in the manifest are dated by it"),
     "payloads": unchecked("nothing: payloads are compared where rows have them"),
+    "leaves": found("corrupt", "the columns of the Parquet file"),
     "replaces": found("corrupt", "the range of the segment: only the archive replaces others"),
     "lost": found("unproven", "itself: a declared loss leaves the rows of its range unproven"),
 }

@@ -28,6 +28,7 @@ _OWN_TIME = {
     "inbound": "recorded_at",
     "gaps": "recorded_at",
     "refusals": "last_at",
+    "history": "recorded_at",
 }
 _MINUTE = 60_000_000
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-LEDGERS = ("events", "deliveries", "receipts", "inbound", "gaps", "refusals")
+LEDGERS = ("events", "deliveries", "receipts", "inbound", "gaps", "refusals", "history")
 
 
 class Ledgers:

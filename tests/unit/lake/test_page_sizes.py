@@ -36,6 +36,7 @@ MANIFEST = Manifest(
     slots=(0, 0),
     times=(NOON, NOON),
     written_at=NOON,
+    leaves=True,
 )
 
 

@@ -73,6 +73,8 @@ async def test_an_event_is_told_with_all_that_is_known_of_it(shelf: LedgerStore)
         "digest": digest(one.body),
         "payload": '{"k":"ü"}',
         "dedupe_key": None,
+        "tree": None,
+        "leaf": None,
     }
     assert (second["own"], second["path"], second["expires_at"], second["payload"]) == (False, "z,y", None, "{}")
     assert (await shelf.rows(EVENTS, "payload")) == [None, None], "payloads are returned only on request"
@@ -267,6 +269,7 @@ async def test_the_state_says_whose_the_books_are_and_how_far_they_go(shelf: Led
         Ledger.INBOUND: Span(1, 0),
         Ledger.GAPS: Span(1, 0),
         Ledger.REFUSALS: Span(1, 0),
+        Ledger.HISTORY: Span(0, 0),
     }
     (g, h) = state.groups
     versions = [SelectionPeriod(1, NOW, {}), SelectionPeriod(2, NOW, {"types": ["y"]})]

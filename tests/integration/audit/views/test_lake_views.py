@@ -16,7 +16,7 @@ from eventd.audit.views import lake_views, register_views
 from eventd.errors import Invalid, LakeUnusable, NotFound
 from eventd.lake.compaction import compacting
 from eventd.lake.reader import survey
-from eventd.lake.schema import Ledger, arrow_schema
+from eventd.lake.schema import Ledger, arrow_schema, segment_schema
 from eventd.lake.storage import Storage, connect
 from tests.support.lakes import EPOCH, NOON, ship, ship_state
 from tests.support.spark_plans import scanned
@@ -184,7 +184,7 @@ def test_an_address_that_spark_cannot_read_is_reported(session: SparkSession) ->
 def test_plain_parquet_has_the_true_names_with_the_options_of_the_page(session: SparkSession, lake: Storage) -> None:
     reader = session.read.option("pathGlobFilter", "*.parquet").option("recursiveFileLookup", "true")
     plain = reader.option("__globPaths__", "false").parquet(f"{lake.url}/landing/events")
-    assert plain.columns == arrow_schema(Ledger.EVENTS).names
+    assert plain.columns == segment_schema(Ledger.EVENTS, leaves=False).names
     assert {row.node for row in plain.select("node").distinct().collect()} == {"site-a", "site-b"}
     assert plain.count() == 45
 

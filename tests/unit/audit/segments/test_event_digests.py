@@ -66,7 +66,7 @@ def columns(*rows: dict[str, Any]) -> Columns:
     arrays = []
     for field in schema:
         plain = pa.string() if pa.types.is_dictionary(field.type) else field.type
-        arrays.append(pa.array([each[field.name] for each in rows], plain).cast(field.type))
+        arrays.append(pa.array([each.get(field.name) for each in rows], plain).cast(field.type))
     return Columns(pa.Table.from_arrays(arrays, schema=schema))
 
 

@@ -1,0 +1,131 @@
+"""The ledger `history`, and the leaves of `events`: what is shipped of trees, once, with all that a lost row needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from eventd.lake.extract import Ledger, read_state
+from eventd.lake.history_rows import HistoryKind, read_hash_row
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import renew_epoch
+from eventd.log.history.open_tree import TreeOwner, open_tree
+from eventd.log.history.seal import hash_new, store_checkpoint
+from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.testing import NOW, draft
+from federation.digest import digest
+from federation.history.checkpoints import read_checkpoint
+from federation.history.merkle import hash_leaf
+from federation.history.notes import read_note
+from tests.support import plain_history as plain
+from tests.support.ledger_store import LedgerStore, as_rows
+
+OWNER = TreeOwner("g", "a", Ed25519PrivateKey.from_private_bytes(b"1" * 32))
+
+
+class Grown(LedgerStore):
+    """Group g of node a with a tree."""
+
+    async def open(self) -> str:
+        topic = await self.log.topic("group:g")
+        return (await self.log.database.write(open_tree, topic, OWNER, NOW)).origin.rpartition("/")[2]
+
+    async def seal(self) -> None:
+        topic = await self.log.topic("group:g")
+        hashed = await self.log.database.read(hash_new, topic)
+        assert hashed is not None
+        assert await self.log.database.write(store_checkpoint, hashed, OWNER, NOW + 1) is not None
+
+    async def history(self, after: int = 0) -> tuple[int, list[dict[str, Any]]]:
+        """Return how far an extract of the ledger reaches, and its rows."""
+        extract = await self.extract(Ledger.HISTORY, after)
+        return extract.upto, as_rows(extract)
+
+
+@pytest.fixture
+async def shelf(log: EventLog) -> Grown:
+    found = Grown(log)
+    await found.declare("b")
+    return found
+
+
+def events(first: int, last: int, **kept: Any) -> list[Any]:
+    return [draft(f"e{number}", **kept) for number in range(first, last + 1)]
+
+
+async def test_own_events_have_their_leaf_and_others_have_none(shelf: Grown) -> None:
+    await shelf.publish(draft("early"))
+    tree = await shelf.open()
+    await shelf.publish(*events(1, 2))
+    await shelf.publish(draft("far", node="z", path="z"))
+    assert await shelf.rows(Ledger.EVENTS, "tree") == [None, tree, tree, None]
+    assert await shelf.rows(Ledger.EVENTS, "leaf") == [None, 1, 2, None]
+
+
+async def test_a_tree_is_shipped_as_far_as_it_is_sealed_and_goes_on_from_there(shelf: Grown) -> None:
+    tree = await shelf.open()
+    await shelf.publish(*events(1, 600))
+    assert await shelf.history() == (0, []), "nothing is sealed"
+    await shelf.seal()
+    upto, (opening, hashes, checkpoint) = await shelf.history()
+    assert upto == 600
+    assert [row["kind"] for row in (opening, hashes, checkpoint)] == ["opening", "hashes", "checkpoint"]
+    assert {(row["number"], row["tree"], row["node"], row["group"]) for row in (opening, checkpoint)} == {
+        (600, tree, "a", "g")
+    }
+    assert (opening["position"], checkpoint["position"], checkpoint["size"]) == (1, 600, 601)
+    leaves = [b"\0" + opening["content"].encode(), *(b"\1" + digest(one.body) for one in events(1, 600))]
+    assert (hashes["level"], hashes["first"]) == (1, 0)
+    assert read_hash_row(hashes["content"]) == [plain.root(leaves[:256]), plain.root(leaves[256:512])]
+    signed = read_checkpoint(read_note(checkpoint["content"].encode()).text)
+    assert (signed.origin.tree, signed.size, signed.root) == (tree, 601, plain.root(leaves))
+    await shelf.publish(*events(601, 800))
+    assert await shelf.history(600) == (600, []), "what is not sealed waits"
+    await shelf.seal()
+    upto, rows = await shelf.history(600)
+    assert [(row["kind"], row["first"], row["size"]) for row in rows] == [
+        ("hashes", 2, None),
+        ("checkpoint", None, 801),
+    ]
+    assert await shelf.history(upto) == (upto, [])
+
+
+async def test_a_node_says_how_far_its_trees_are_sealed_and_which_is_open(shelf: Grown) -> None:
+    state = await shelf.log.database.read(read_state)
+    assert (tuple(state.books[Ledger.HISTORY]), state.groups[0].tree) == ((0, 0), "")
+    tree = await shelf.open()
+    await shelf.publish(*events(1, 3))
+    await shelf.seal()
+    await shelf.publish(draft("e4"))
+    state = await shelf.log.database.read(read_state)
+    assert (tuple(state.books[Ledger.HISTORY]), state.groups[0].tree) == ((1, 3), tree)
+
+
+async def test_hashes_of_leaves_are_shipped_where_records_were_deleted_before(shelf: Grown) -> None:
+    await shelf.open()
+    await shelf.publish(*events(1, 2))
+    await shelf.publish(*events(3, 4))
+    await shelf.seal()
+    limits = EvictionLimits(max_records=2, keep_undelivered=False)
+    await shelf.log.database.write(evict, await shelf.log.topic("group:g"), limits, now=NOW)
+    _, rows = await shelf.history()
+    (lost,) = [row for row in rows if row["kind"] == HistoryKind.HASHES]
+    assert (lost["level"], lost["first"]) == (0, 1)
+    assert read_hash_row(lost["content"]) == [hash_leaf(b"\1" + digest(one.body)) for one in events(1, 2)]
+
+
+async def test_a_new_tree_takes_over_what_was_not_sealed(shelf: Grown) -> None:
+    old = await shelf.open()
+    await shelf.publish(*events(1, 2))
+    await shelf.seal()
+    upto, _ = await shelf.history()
+    await shelf.publish(*events(3, 4))
+    await shelf.log.database.write(renew_epoch)
+    new = await shelf.open()
+    await shelf.seal()
+    assert new != old
+    _, (opening, checkpoint) = await shelf.history(upto)
+    assert (opening["tree"], opening["position"], checkpoint["size"]) == (new, 3, 3)
+    assert await shelf.rows(Ledger.EVENTS, "leaf") == [1, 2, 1, 2]
