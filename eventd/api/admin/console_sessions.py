@@ -15,14 +15,13 @@ from eventd.api.framework.paging import After
 from eventd.api.keys.api_key import ApiKey
 from eventd.errors import Invalid, NotFound
 from eventd.store.engine.database import Connection
-from eventd.store.rows.console_sessions import IDLE, SessionRow, end_sessions, read_sessions
+from eventd.store.rows.console_sessions import ID_LENGTH, IDLE, SessionRow, end_sessions, read_sessions
 from eventd.store.rows.keys import read_api_keys
 from eventd.text.quoting import quoted
 
 PAGE_SIZE, MAX_PAGE_SIZE = 50, 200
-_ID_LENGTH: Final = 16
-_ID: Final = re.compile(rf"[0-9a-f]{{{_ID_LENGTH}}}")
-_TOKEN: Final = re.compile(rf"([0-9]{{1,18}})\.([0-9a-f]{{{_ID_LENGTH}}})")
+_ID: Final = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
+_TOKEN: Final = re.compile(rf"([0-9]{{1,18}})\.([0-9a-f]{{{ID_LENGTH}}})")
 
 
 class ListSessions(Params):
@@ -69,15 +68,11 @@ def _is_active(row: SessionRow, valid: Collection[str], now: int) -> bool:
 
 def _place(row: SessionRow) -> tuple[int, str]:
     """Return the place of a session in the list, by values that do not change when the session is used."""
-    return row.created_at, _id_of(row)
-
-
-def _id_of(row: SessionRow) -> str:
-    return row.digest[:_ID_LENGTH]
+    return row.created_at, row.id
 
 
 def _token_of(row: SessionRow) -> str:
-    return f"{row.created_at}.{_id_of(row)}"
+    return f"{row.created_at}.{row.id}"
 
 
 def _read_token(text: str) -> tuple[int, str] | None:
@@ -92,7 +87,7 @@ def _read_token(text: str) -> tuple[int, str] | None:
 def _show(row: SessionRow) -> dict[str, Any]:
     key = ApiKey(bytes.fromhex(row.key_digest), frozenset(), (), row.key_name)
     return {
-        "id": _id_of(row),
+        "id": row.id,
         "key": row.key_name,
         "who": key_caller(key, row.address).who,
         "address": row.address,

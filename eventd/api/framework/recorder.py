@@ -24,6 +24,7 @@ from eventd.api.framework.repeats import AlreadyDone, KeptAnswer, Repeats, repea
 from eventd.api.framework.route import Route
 from eventd.errors import EventdError, Forbidden, Unauthorized
 from eventd.log.core.head import lock_head
+from eventd.log.topics.errors import Throttled
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.attached import AttachedWrite, attach, attached
 from eventd.store.engine.database import Connection, Database
@@ -207,7 +208,8 @@ class ActionRecorder:
 
     async def _fail(self, draft: ActionDraft, error: Exception) -> None:
         row = draft.row(self._clock.now(), _code_of(error))
-        is_refusal = isinstance(error, Unauthorized | Forbidden)
+        is_locked_out = isinstance(error, Throttled) and row.kind == "unknown"
+        is_refusal = is_locked_out or isinstance(error, Unauthorized | Forbidden)
         if is_refusal:
             # counted without its object, so that many names do not make many rows; the newest is an argument
             named = add_argument("{}", "object", row.object) if row.object and isinstance(error, Forbidden) else "{}"

@@ -52,7 +52,7 @@ class LocalHost:
     def is_secure(self, request: web.Request) -> bool:
         return True  # browsers take such cookies from this machine
 
-    async def sign_in(self, request: web.Request, preferences: Preferences) -> web.Response:
+    async def sign_in(self, request: web.Request, preferences: Preferences, request_id: str) -> web.Response:
         """Exchange the token of the link for a cookie, unless the browser has it: it may have fetched the link ahead.
 
         Raises `Unauthorized` for a request without a token.
@@ -68,7 +68,7 @@ class LocalHost:
             self.link.exchange(token, response)
         return response
 
-    async def sign_out(self, visitor: Operator) -> web.Response:
+    async def sign_out(self, visitor: Operator, request_id: str) -> web.Response:
         return see(self.frame.urls.to())
 
     def view(self, visitor: Operator, request_id: str, *, shared: bool = False) -> NodeView:

@@ -27,6 +27,11 @@ class Operator(NamedTuple):
     name: str = "this machine"
 
     @property
+    def session_id(self) -> str:
+        """Return nothing: the sessions of this console are not listed."""
+        return ""
+
+    @property
     def mark(self) -> str:
         """Return the value that decides which rendered views are shared: the same for all browsers, because they
         belong to one operator."""

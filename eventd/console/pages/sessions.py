@@ -24,6 +24,7 @@ async def ask_end(visit: Visit, params: dict[str, Any]) -> Question:
     lines = (
         f"The browser of the session {name} is signed out. It can sign in again while its key is valid:"
         " to prevent that, revoke the key.",
+        *(("It is the session of this browser: you are signed out.",) if name == visit.session else ()),
     )
     return Question("End the session?", lines, stated=("id",))
 

@@ -49,7 +49,8 @@ class PageRoute(NamedTuple):
     `title`: in the navigation, empty for pages that are reached from others; `key`: the letter that follows `g` to go
     to it. `section`: the name of the page in the navigation that it belongs to. `for_all`: keys that are limited to
     some names may not use the operation, so the navigation does not lead them there. `is_file`: it answers with a file,
-    or with a page that another program has written, which are not kept up to date.
+    or with a page that another program has written, which are not kept up to date. `is_own`: it shows something about
+    the session of its visitor, so it is kept up to date for each session by itself.
     """
 
     path: str
@@ -60,6 +61,7 @@ class PageRoute(NamedTuple):
     key: str = ""
     for_all: bool = False
     is_file: bool = False
+    is_own: bool = False
 
     def is_open_to(self, view: NodeView, names: Mapping[str, str] = MappingProxyType({})) -> bool:
         """Return whether a visitor may open the page, with these names in its path."""
@@ -115,7 +117,9 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/audits", audits.show_audits, "audits.list", "audits", "Audits", "v", for_all=True),
     PageRoute("/audits/{name}/report", audits.show_report, "audits.report", "audits", is_file=True),
     PageRoute("/keys", keys.show_keys, "keys.list", "keys", "Keys", "k", for_all=True),
-    PageRoute("/sessions", sessions.show_sessions, "sessions.list", "sessions", "Sessions", "u", for_all=True),
+    PageRoute(
+        "/sessions", sessions.show_sessions, "sessions.list", "sessions", "Sessions", "u", for_all=True, is_own=True
+    ),
     PageRoute("/actions", recorded.show_recorded, "actions.list", "actions", "Actions", "a", for_all=True),
     PageRoute("/settings", settings.show_settings, "node.settings", "settings", "Settings", "n", for_all=True),
 )

@@ -31,6 +31,7 @@ class Visit:
     `path`: of the URL. `visitor`: what the page calls the visitor, such as `key ci`. `histories`: the URL of longer
     histories, with `{group}` and `{peer}` to be replaced; empty if there are none. `once`: a value unique to the
     visit, by which a form that is sent twice is recognized; empty for a page that is rendered for many visitors.
+    `session`: the id of the visitor's session; empty without one, and on a page that is rendered for many visitors.
     `recent`: see `RecentAnswers.find`; None: each answer is waited for.
     """
 
@@ -43,6 +44,7 @@ class Visit:
     visitor: str = ""
     histories: str = ""
     once: str = ""
+    session: str = ""
     recent: FindRecent | None = None
 
     def asked(self, name: str, default: str = "") -> str:

@@ -38,6 +38,11 @@ class Visitor(NamedTuple):
         return "anyone" if self.key is ANYONE else f"key {self.key.name}" if self.key.name else "a key of the settings"
 
     @property
+    def session_id(self) -> str:
+        """Return the id of the session; empty without one."""
+        return self.session.row.id if self.session else ""
+
+    @property
     def mark(self) -> Hashable:
         """Return a value that is equal for visitors who see the same."""
         return self.key.scopes, self.key.prefixes, self.name

@@ -43,7 +43,9 @@ class NodeHost:
         proxies = networks_of("\n".join(split_entries([settings.console_trusted_proxies])))
         self._gate = Gate(callers, self._sessions, proxies)
         limiter, layout = SignInLimiter(self.clock), Layout(self.frame)
-        self._sign_in = SignIn(self._gate, self._sessions, callers.keys, limiter, layout, self.frame.urls)
+        self._sign_in = SignIn(
+            self._gate, self._sessions, callers.keys, limiter, dependencies.recorder, layout, self.frame.urls
+        )
 
     async def identify(self, request: web.Request) -> Visitor | None:
         return await self._gate.identify(request)
@@ -54,11 +56,11 @@ class NodeHost:
     def is_secure(self, request: web.Request) -> bool:
         return self._gate.is_secure(request)
 
-    async def sign_in(self, request: web.Request, preferences: Preferences) -> web.Response:
-        return await self._sign_in.serve(request, preferences)
+    async def sign_in(self, request: web.Request, preferences: Preferences, request_id: str) -> web.Response:
+        return await self._sign_in.serve(request, preferences, request_id)
 
-    async def sign_out(self, visitor: Visitor) -> web.Response:
-        return await self._sign_in.sign_out(visitor)
+    async def sign_out(self, visitor: Visitor, request_id: str) -> web.Response:
+        return await self._sign_in.sign_out(visitor, request_id)
 
     def view(self, visitor: Visitor, request_id: str, *, shared: bool = False) -> InProcessView:
         of = self._dependencies

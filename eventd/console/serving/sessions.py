@@ -60,12 +60,14 @@ class ConsoleSessions:
             self._cookie = f"__Host-eventd-{hashlib.sha256(instance.encode()).hexdigest()[:8]}"
         return self._cookie
 
-    async def begin(self, key: ApiKey, address: str) -> str:
-        """Begin a session of a key, and return the value of its cookie."""
+    def prepare(self, key: ApiKey, address: str) -> tuple[str, SessionRow]:
+        """Return a new session of a key with the value of its cookie; `begin` stores it."""
         token, now = self._chance.token(_TOKEN_BYTES).hex(), self._clock.now()
-        row = SessionRow(digest_of(token), key.digest.hex(), key.name, address, now, now, now + LONGEST)
+        return token, SessionRow(digest_of(token), key.digest.hex(), key.name, address, now, now, now + LONGEST)
+
+    async def begin(self, row: SessionRow) -> None:
+        """Begin a session: from now on its cookie is valid."""
         await self._database.write(create_session, row)
-        return token
 
     async def find(self, request: web.Request) -> ConsoleSession | None:
         """Return the session of a request whose key is still valid; None without one."""

@@ -82,7 +82,7 @@ class Site(Generic[Someone]):
             return serve_static(request, path.removeprefix("/static/"))
         require_no_foreign_page(request)
         if path == "/sign-in":
-            return await self._host.sign_in(request, Preferences.of(request))
+            return await self._host.sign_in(request, Preferences.of(request), self._ids.of(request))
         visitor = await self._host.identify(request)
         if request.method == "POST":
             self._host.require_own_form(request)
@@ -96,7 +96,7 @@ class Site(Generic[Someone]):
 
     async def _serve_visitor(self, request: web.Request, path: str, visitor: Someone) -> web.StreamResponse:
         if path == "/sign-out" and request.method == "POST":
-            return await self._host.sign_out(visitor)
+            return await self._host.sign_out(visitor, self._ids.of(request))
         if path == "/stream" and request.method == "GET":
             return await self._stream(request, visitor)
         if path.startswith("/do/"):
@@ -104,7 +104,15 @@ class Site(Generic[Someone]):
             if operation not in ACTIONS:
                 raise NoSuchRoute(f"the console has no action {operation[:60]!r}")
             preferences, own = Preferences.of(request), self._ids.of(request)
-            visit = self._visit(request.rel_url.raw_path, dict(request.query), {}, visitor, preferences, own)
+            visit = self._visit(
+                request.rel_url.raw_path,
+                dict(request.query),
+                {},
+                visitor,
+                preferences,
+                own,
+                session=visitor.session_id,
+            )
             return await self._actions.serve(request, operation, visit, preferences)
         found = find_page(self._path_of(request), self._pages)
         if found is None:
@@ -120,7 +128,14 @@ class Site(Generic[Someone]):
 
     async def _page(self, request: web.Request, found: FoundPage, visitor: Someone) -> web.StreamResponse:
         preferences = Preferences.of(request)
-        visit = self._visit(request.rel_url.raw_path, dict(request.query), found.names, visitor, preferences)
+        visit = self._visit(
+            request.rel_url.raw_path,
+            dict(request.query),
+            found.names,
+            visitor,
+            preferences,
+            session=visitor.session_id,
+        )
         page = await self._show(found, visit)
         if isinstance(page, FilePage):
             return download(page.name, page.content)
@@ -146,16 +161,19 @@ class Site(Generic[Someone]):
         request_id: str = "",
         *,
         shared: bool = False,
+        session: str = "",
         then: Callable[[], None] | None = None,
     ) -> Visit:
-        """Return a visit. `shared`: other visitors get what it renders, too.
+        """Return a visit. `shared`: other visitors get what it renders, too. `session`: the id of the visitor's.
 
         `then` is called when an answer arrives for which the page did not wait.
         """
         view, style = self._host.view(visitor, request_id, shared=shared), preferences.style(self._clock.now())
         once = "" if shared else self._host.chance.token(16).hex()
         recent = partial(self._recent.find, visitor.mark, then=then)
-        return Visit(view, self._urls, path, names, query, style, visitor.name, self._host.histories, once, recent)
+        return Visit(
+            view, self._urls, path, names, query, style, visitor.name, self._host.histories, once, session, recent
+        )
 
     # --- live pages ---------------------------------------------------------------------------------------------
 
@@ -168,11 +186,12 @@ class Site(Generic[Someone]):
         query = dict(URL.build(path="/", query_string=text, encoded=True).query)  # as the page itself reads it
         query.pop("done", None)  # only a whole page says that an action was done
         preferences = Preferences.of(request)
-        key = (path, tuple(sorted(query.items())), visitor.mark, preferences.times, preferences.zone)
+        session = visitor.session_id if found.route.is_own else ""
+        key = (path, tuple(sorted(query.items())), visitor.mark, session, preferences.times, preferences.zone)
 
         async def render() -> bytes:
             then = partial(self._hub.renew, key)
-            visit = self._visit(path, query, found.names, visitor, preferences, shared=True, then=then)
+            visit = self._visit(path, query, found.names, visitor, preferences, shared=True, session=session, then=then)
             page = await self._show(found, visit)
             if not isinstance(page, ShownPage) or page.target:
                 raise NoSuchRoute("a file, or a page that leads to another, is not followed")

@@ -26,6 +26,11 @@ class SiteVisitor(Protocol):
         ...
 
     @property
+    def session_id(self) -> str:
+        """Return the id of the visitor's session, as the list of sessions shows it; empty if it is not in a list."""
+        ...
+
+    @property
     def mark(self) -> Hashable:
         """Return a value that is equal for visitors who may see the same, so that a live page is rendered once for all
         of them."""
@@ -70,11 +75,11 @@ class SiteHost(Protocol[Someone]):
         """Return whether the request arrived over TLS."""
         ...
 
-    async def sign_in(self, request: web.Request, preferences: Preferences) -> web.Response:
+    async def sign_in(self, request: web.Request, preferences: Preferences, request_id: str) -> web.Response:
         """Answer a request to the page to sign in."""
         ...
 
-    async def sign_out(self, visitor: Someone) -> web.Response:
+    async def sign_out(self, visitor: Someone, request_id: str) -> web.Response:
         """End the session of a visitor."""
         ...
 

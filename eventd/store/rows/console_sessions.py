@@ -11,6 +11,7 @@ MOST_SESSIONS: Final = 1000
 """Maximum number of sessions: a new one then ends the one that was used longest ago."""
 MOST_OF_KEY: Final = 100
 """Maximum number of sessions of one API key, so that the holder of a key cannot end the sessions of other keys."""
+ID_LENGTH: Final = 16
 IDLE: Final = 3600 * 1_000_000
 """How long a session lasts without a request, in microseconds."""
 
@@ -28,6 +29,11 @@ class SessionRow(NamedTuple):
     created_at: int
     used_at: int
     expires_at: int
+
+    @property
+    def id(self) -> str:
+        """Return what tells operators which session it is; its cookie cannot be guessed from it."""
+        return self.digest[:ID_LENGTH]
 
 
 _COLUMNS: Final = ", ".join(SessionRow._fields)

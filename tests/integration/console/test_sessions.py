@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from html import unescape
 
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
 from tests.support.sites import Site
@@ -62,3 +64,45 @@ async def test_sessions_of_a_key_that_was_removed_from_the_settings_are_not_list
     one = browser(site)
     await one.sign_in(ADMIN)
     assert (await one.get("/console/sessions")).text.count('<tr id="se-') == 1
+
+
+async def test_the_session_of_the_browser_itself_is_marked_and_no_other(site: Site, browser: MakeBrowser) -> None:
+    one, other = browser(site), browser(site)
+    await other.sign_in(ADMIN)
+    await one.sign_in(ADMIN)
+    shown = [(await each.get("/console/sessions")).text for each in (one, other)]
+    marked = [re.findall(r'<tr id="se-(\w+)">\s*<th[^>]*>\w+ <span class="tag">this browser', text) for text in shown]
+    assert [len(found) for found in marked] == [1, 1]
+    assert marked[0] != marked[1]
+    asked = await one.get(f"/console/do/sessions.end?id={marked[0][0]}")
+    assert "It is the session of this browser: you are signed out." in asked.text
+
+
+async def test_sign_ins_and_sign_outs_are_in_the_record_of_actions_with_their_session(
+    site: Site, browser: MakeBrowser
+) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    found = (await one.get("/console/actions?operation=sessions.begin")).text
+    (name,) = re.findall(r"session (\w{16})</a>", found)
+    assert "session of settings key" in found
+    await one.post("/console/sign-out")
+    await one.sign_in(ADMIN)
+    ended = (await one.get(f"/console/actions?operation=sessions.end&object=session+{name}")).text
+    assert ended.count('<tr id="a-') == 1
+
+
+async def test_refused_sign_ins_are_counted_by_the_minute_and_do_not_fill_the_record(
+    site: Site, browser: MakeBrowser
+) -> None:
+    one, other = browser(site), browser(site)
+    await one.sign_in(ADMIN)
+    for number in range(12):
+        await other.sign_in(f"wrong-{number}")
+    rows = await site.running.log.database.read(_refused_sign_ins)
+    assert sorted(rows) == [("unknown", "throttled"), ("unknown", "unauthorized")]
+
+
+def _refused_sign_ins(conn: Connection) -> list[tuple[str, str]]:
+    sql = "SELECT who, result FROM actions WHERE operation = 'sessions.begin' AND result <> 'ok'"
+    return [(str(who), str(result)) for who, result in fetch(conn, sql)]
