@@ -60,9 +60,9 @@ def read_events(conn: Connection, places: Scope, after: int, *, rows: int, paylo
 def _choose(conn: Connection, places: Scope, after: int, rows: int) -> _BlockSelection:
     sql = (
         f"SELECT position, topic_id, records, bytes FROM blocks WHERE position >= {_HOLDING}"
-        " AND position + records > ? ORDER BY position LIMIT ?"
+        " AND position + records - 1 > ? ORDER BY position LIMIT ?"
     )
-    near = fetch(conn, sql, (after + 1, after + 1, LOOKED_AT))
+    near = fetch(conn, sql, (after, after, LOOKED_AT))
     positions: list[tuple[int, int]] = []
     found = size = 0
     for position, topic_id, records, bytes_ in near:

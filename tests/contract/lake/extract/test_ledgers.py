@@ -43,6 +43,14 @@ async def test_an_empty_book_has_all_its_columns_and_no_row(shelf: LedgerStore, 
     assert (extract.rows, extract.after, extract.upto, extract.full, list(extract.lost)) == (0, 0, 0, False, [])
 
 
+@pytest.mark.parametrize("book", Ledger)
+async def test_beyond_the_largest_number_that_a_request_can_name_there_is_no_row(
+    shelf: LedgerStore, book: Ledger
+) -> None:
+    await shelf.publish(draft("e1"))
+    assert (await shelf.extract(book, 2**63 - 1)).rows == 0
+
+
 # --- events ----------------------------------------------------------------------------------------------------
 
 
