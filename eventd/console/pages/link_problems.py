@@ -18,6 +18,8 @@ _STATE_OF: Final = {
 """The state of the link that a check of doctor reports, by its code."""
 _CONSEQUENCES: Final = frozenset({"pending-deliveries", "waiting-lag"})
 """The codes of checks that report what waits for a link: a link that does not run is the cause, and has the figures."""
+_ONLY_HELD: Final = "fix the link "
+"""How the remedy of `failed-deliveries` begins if there are no dead letters: the link holds all these events back."""
 
 
 class LinkProblems(NamedTuple):
@@ -55,22 +57,50 @@ def join_problems(now: LinkProblems, checks: Sequence[Mapping[str, Any]]) -> lis
             if link in found and now.links[link]["state"] == state:  # or doctor found it in a state that it has left
                 found[link] |= {"remedy": check.get("remedy") or found[link]["remedy"]}
                 _worsen(found[link], check)
-        elif code in _CONSEQUENCES and link in found:
+        elif link in found and _is_consequence(check):
             _worsen(found[link], check)
         else:
             kept.append(dict(check))
-    return [*found.values(), *kept]
+    return [*found.values(), *join_subscriptions(kept)]
 
 
-def without_links(checks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _is_consequence(check: Mapping[str, Any]) -> bool:
+    """Return whether a check reports only what waits for its link, if that does not run."""
+    code, remedy = check.get("code"), str(check.get("remedy", ""))
+    return code in _CONSEQUENCES or (code == "failed-deliveries" and remedy.startswith(_ONLY_HELD))
+
+
+def join_subscriptions(checks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return checks in which a subscription that does not run is one problem: the figures of its runs are a part of
+    its detail."""
+    held = {_subscription_of(check): dict(check) for check in checks if check.get("code") == "subscription-held"}
+    joined = list[dict[str, Any]]()
+    for check in checks:
+        cause = held.get(_subscription_of(check))
+        if check.get("code") == "subscription-held" and cause is not None:
+            joined.append(cause)
+        elif check.get("code") == "subscription-runs" and cause is not None:
+            cause["detail"] = "; ".join(filter(None, (cause.get("detail"), check.get("detail"))))
+            _worsen(cause, check)
+        else:
+            joined.append(dict(check))
+    return joined
+
+
+def _subscription_of(check: Mapping[str, Any]) -> tuple[object, object]:
+    return check.get("group"), check.get("resource")
+
+
+def without_links(checks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the checks that are not about links that do not run, or about what waits for them."""
     links = {(check.get("group"), check.get("peer")) for check in checks if check.get("code") in _STATE_OF}
-    return [
+    others = [
         check
         for check in checks
         if check.get("code") not in _STATE_OF
-        and not (check.get("code") in _CONSEQUENCES and (check.get("group"), check.get("peer")) in links)
+        and not (_is_consequence(check) and (check.get("group"), check.get("peer")) in links)
     ]
+    return join_subscriptions(others)
 
 
 def _worsen(problem: dict[str, Any], check: Mapping[str, Any]) -> None:

@@ -68,7 +68,9 @@ async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:
     """Return the map of a group with its picture; if there is none, `trouble` has the reason."""
     asked = visit.asked("group")
     group = asked if asked in groups else groups[0] if groups else ""
-    found: dict[str, Any] = {"group": group, "map": None, "picture": None, "trouble": "", "states": STATES}
+    unknown = asked if asked != group else ""
+    found: dict[str, Any] = {"group": group, "unknown": unknown, "map": None, "picture": None, "trouble": ""}
+    found["states"] = STATES
     if not group or not visit.view.may("map.show", group):
         return found
     try:

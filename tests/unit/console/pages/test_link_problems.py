@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventd.console.pages.link_problems import LinkProblems, join_problems, list_findings
+from eventd.api.doctor.checks import _failed
+from eventd.api.doctor.facts import Deliveries, LinkFacts, PeerFacts
+from eventd.api.doctor.report import Check
+from eventd.console.pages.link_problems import LinkProblems, join_problems, list_findings, without_links
+
+
+def failed_deliveries(letters: int) -> Check:
+    """Return doctor's check of a blocked link that holds back 3 events."""
+    deliveries = Deliveries(refused_waiting=3, letters=letters)
+    return _failed(PeerFacts("edge", "b", "http://b", LinkFacts(state="blocked"), deliveries))
 
 
 def now(**states: str) -> LinkProblems:
@@ -33,6 +42,10 @@ def test_what_waits_for_a_link_that_does_not_run_is_no_problem_of_its_own() -> N
     assert (found["link"]["peer"], found["status"]) == ("b", "fail")
     for other in ("event-expiry", "failed-deliveries"):
         assert check(other) in join_problems(now(b="backing-off"), [check(other)])
+    held = check("failed-deliveries", remedy=failed_deliveries(letters=0).remedy, status="fail")
+    assert len(join_problems(now(b="blocked"), [held])) == 1, "all of them wait for the link"
+    both = check("failed-deliveries", remedy=failed_deliveries(letters=2).remedy, status="fail")
+    assert both in join_problems(now(b="blocked"), [both]), "dead letters stay when the link is fixed"
     assert join_problems(now(c="paused"), waiting[:1])[1:] == waiting[:1], "of a link that runs"
 
 
@@ -65,3 +78,14 @@ def test_a_peer_that_does_not_answer_is_a_problem_also_while_its_link_has_nothin
     shown = {"node": "a", "group": "edge", "links": [], "nodes": nodes}
     assert [one["peer"] for one in list_findings(shown)] == ["b"]
     assert list_findings(shown, {("edge", "b")}) == [], "its link tells it"
+
+
+def test_a_subscription_that_does_not_run_is_one_problem_with_the_figures_of_its_runs() -> None:
+    held = {"name": "s", "code": "subscription-held", "group": "edge", "resource": "EventSubscription/s"}
+    held |= {"status": "warn", "detail": "its plugin fails"}
+    runs = held | {"code": "subscription-runs", "status": "fail", "detail": "3 runs: 0 succeeded"}
+    other = runs | {"resource": "EventSubscription/other"}
+    [one, rest] = join_problems(now(), [runs, held, other])
+    assert (one["detail"], one["status"]) == ("its plugin fails; 3 runs: 0 succeeded", "fail")
+    assert rest == other
+    assert len(without_links([runs, held, other])) == 2, "as many as the overview lists"

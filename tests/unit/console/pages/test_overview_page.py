@@ -93,3 +93,10 @@ async def test_a_link_that_is_down_now_needs_attention_before_doctor_has_found_i
     assert "cannot connect; 3 events waiting" in problems
     assert "Nothing:" not in text
     assert "doctor examined the node" in text
+
+
+async def test_a_group_that_does_not_exist_is_named_beside_the_map_of_another() -> None:
+    style = TimeStyle("utc", UTC, datetime.now(UTC))
+    visit = Visit(LargeGroup(), Urls(), "/console/", {}, {"group": "no-such"}, style)
+    text = Layout(SiteFrame(Urls(), "")).whole(await show_overview(visit), visit, "overview", Preferences())
+    assert "No group no-such that your key may access: this is the map of edge." in text
