@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from eventd.log.core.head import lock_head
 from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
 from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute
 from eventd.testing import NOW, until
 from tests.integration.console.conftest import MakeBrowser
 from tests.integration.console.test_signing_in import ADMIN, READ
@@ -14,6 +17,10 @@ from tests.support.declared import callback, peer
 from tests.support.sites import Site
 
 HOSTILE = '<script>alert("1")</script>' + "x" * 200
+
+
+def pass_events(conn: Connection, position: int) -> None:
+    execute(conn, "UPDATE cursors SET position = ? WHERE name = 'peer:edge/b'", (position,))
 
 
 def store(conn: Connection, letters: list[tuple[str, int, int, str, str, str, int, int]]) -> None:
@@ -92,6 +99,26 @@ async def test_an_event_shows_its_dead_letter_with_the_actions_that_end_it(site:
         done = await one.post(url.partition("?")[0], **form)
         assert done.url.startswith("/console/events/edge/e1")
     assert "Dead letters" not in done.text.partition("<main")[2]
+
+
+@pytest.mark.parametrize(("operation", "field"), [("dead_letters.retry", "ids"), ("dead_letters.retry_chosen", "pick")])
+async def test_a_dead_letter_that_is_sent_again_is_named_in_the_record_of_actions(
+    site: Site, browser: MakeBrowser, operation: str, field: str
+) -> None:
+    """The retry takes it from the list: nothing else tells afterwards which event it was of."""
+    await site.emit("e1")
+    await site.apply(peer("b", 1))
+    ((topic, at),) = await site.rows("SELECT topic_id, position FROM event_ids WHERE event_id = 'e1'")
+    await site.running.log.database.write(store, [("peer:edge/b", at, topic, "e1", "loop", "", 1, NOW)])
+    await site.running.log.database.write(pass_events, at)
+    ((number,),) = await site.rows("SELECT id FROM dead_letters")
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    form = {"asked": "yes", field: number} | ({"group": "edge"} if field == "ids" else {})
+    await one.post(f"/console/do/{operation}", **form)
+    assert await site.rows("SELECT id FROM dead_letters") == []
+    (row,) = (await site.ask("actions.list", operation=operation))["actions"]
+    assert row["object"] == "event e1 of peer b: loop"
 
 
 async def test_chosen_dead_letters_are_dropped_after_a_question(site: Site, browser: MakeBrowser) -> None:

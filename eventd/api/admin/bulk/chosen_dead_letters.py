@@ -57,8 +57,7 @@ async def _settle(services: Services, params: ChooseLetters, action: BulkAction)
     now, caller = services.clock.now(), services.key or OWNER
     # Searched apart: all writers would wait for it.
     chosen = await services.database.read(_find, params.ids, action, caller, now)
-    if action == "drop":
-        name_letters([letter for one in chosen for letter in one.letters])
+    name_letters([letter for one in chosen for letter in one.letters])
     results = await services.database.write(_carry_out, chosen, action, now)
     await services.take_over()
     return {

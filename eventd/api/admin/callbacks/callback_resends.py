@@ -267,6 +267,8 @@ class ChooseCallbackDeadLetters(OneCallback):
 async def retry_letters(services: Services, params: ChooseCallbackDeadLetters) -> dict[str, Any]:
     now = services.clock.now()
     again, kept = await services.database.read(_plan_retry, params, now)
+    if params.ids:
+        name_letters(again)
     if again:
         await services.database.write(_start_chosen, params, *_places_of(again), now)
         await services.take_over()

@@ -99,6 +99,8 @@ class ChooseDeadLetters(Params):
 
 
 async def retry(services: Services, params: ChooseDeadLetters) -> dict[str, Any]:
+    if params.ids:
+        name_letters(await services.database.read(_chosen, params))
     return await services.database.write(retry_now, params, services.clock.now())
 
 
@@ -169,7 +171,7 @@ async def drop(services: Services, params: ChooseDeadLetters) -> dict[str, Any]:
 
 
 def name_letters(letters: Sequence[StoredDeadLetter]) -> None:
-    """Name dropped dead letters in the record of actions: afterwards, nothing else tells which events they were of."""
+    """Name dead letters that are dropped or sent again in the record of actions: afterwards they are in no list."""
     owners = [" ".join(owner_of_letter(letter.cursor)) for letter in letters]
     name_objects([f"event {one.event_id} of {owner}: {one.reason}" for one, owner in zip(letters, owners, strict=True)])
 
