@@ -95,7 +95,9 @@ async def retry(services: Services, params: RetryLetters) -> dict[str, Any]:
 def _read(conn: Connection, params: ListLeases, at: Moment) -> dict[str, Any]:
     topic = read_topic(conn, params.topic)
     if not topic.is_queue:
-        raise Conflict(f"the topic {params.topic!r} is a log, not a queue", hint="GET /v0/topics lists topics")
+        raise Conflict(
+            f"the topic {params.topic!r} is a log, not a queue", hint="routerctl queue list shows the queues"
+        )
     after = _read_place(params.after) if params.after else (at.steady, 1 << 62)
     found = read_unfinished_leases(conn, topic.id, after=after, limit=params.limit + 1)
     shown = found[: params.limit]

@@ -121,7 +121,7 @@ class Keys:
             return ANYONE
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            hint = "send one as Authorization: Bearer KEY; with routerctl, use --key-file"
+            hint = "with routerctl, use --key-file; programs send it as Authorization: Bearer KEY"
             if self._clients:
                 hint += "; or show a certificate with a name that api_clients lists"
             raise Unauthorized("this API needs a key", hint=hint)

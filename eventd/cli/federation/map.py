@@ -45,14 +45,25 @@ def _state(row: Row) -> str:
     return f"{state} ({show_span(row['sender']['ageSeconds'])} ago)" if row.get("past") and row["sender"] else state
 
 
+def _rate(end: str) -> Callable[[Row], str]:
+    """Return a function that shows a rate; `-` unless the link runs: rates are means of a minute, and outlast it."""
+    shown = _at(end, "eventsPerSecond")
+
+    def current(row: Row) -> str:
+        runs = row["sender"] is None or row["sender"]["state"] == "running"
+        return shown(row) if runs and not row.get("past") else "-"
+
+    return current
+
+
 LINKS = (
     Column("FROM", text("from")),
     Column("TO", text("to")),
     Column("STATE", _state),
     Column("WAITING", _at("sender", "lagEvents")),
     Column("LAG", _at("sender", "lagSeconds", show_span)),
-    Column("SENT/S", _at("sender", "eventsPerSecond")),
-    Column("RECEIVED/S", _at("receiver", "eventsPerSecond")),
+    Column("SENT/S", _rate("sender")),
+    Column("RECEIVED/S", _rate("receiver")),
     Column("LAST_RECEIVED", _at("receiver", "silentSeconds", show_span)),
     Column("FINDING", lambda row: "; ".join(row["findings"]) or "-"),
     Column("SENDER_AGE", _at("sender", "ageSeconds", show_span), wide=True),

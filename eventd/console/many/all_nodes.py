@@ -281,7 +281,8 @@ class AllNodes:
         elif isinstance(answer, EventdError):
             problem = str(answer)
         else:
-            courses = [{**one, "url": self._urls[node.name].to("events", one["group"], name)} for one in answer]
+            at = self._urls[node.name]
+            courses = [{**one, "url": at.to("events", one["group"], name), "at": at} for one in answer]
         state = "silent" if answer is None or node.problem else _word_of(answer)
         return self._entry(node) | {"problem": problem, "state": state, "courses": courses}
 

@@ -96,7 +96,7 @@ def _find_event(conn: Connection, params: OneEvent) -> _StoredEvent:
                 return _StoredEvent(group, topic, record)
     raise NotFound(
         f"group {group.name} has no event {params.id[:200]}",
-        hint="GET /api/v1/events/{id} looks for it in all groups",
+        hint="routerctl federation event find ID looks for it in all groups",
     )
 
 

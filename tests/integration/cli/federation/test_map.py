@@ -38,6 +38,9 @@ def test_a_row_shows_both_ends_and_the_findings() -> None:
     assert cells[:9] == ["a", "b", "running", "3", "11m0s", "0.5", "0.5", "11m2s", "x; y"]
     said = [column.cell({**row, "past": True}) for column in LINKS]
     assert said[2] == "running (1s ago)", "its sender does not answer now"
+    assert said[5:7] == ["-", "-"]
+    stopped = [column.cell({**row, "sender": sender | {"state": "paused"}}) for column in LINKS]
+    assert stopped[5:7] == ["-", "-"], "its rates are those of the minute before"
     empty = [column.cell({**row, "sender": None, "receiver": None, "findings": []}) for column in LINKS]
     assert empty == ["a", "b", *["-"] * 11]
 

@@ -27,7 +27,7 @@ def test_a_key_comes_from_a_flag_a_file_or_the_environment(
 ) -> None:
     at = ("--server", api.url)
     told = control("get", "all", *at, code=1)
-    hint = "send one as Authorization: Bearer KEY; with routerctl, use --key-file"
+    hint = "with routerctl, use --key-file; programs send it as Authorization: Bearer KEY"
     assert told.err == f"error: this API needs a key ({hint})\n"
     assert control("get", "all", *at, "--key", "nobody's key", code=1).err == "error: this key is not known\n"
     assert control("get", "all", *at, "--key", "reader-key-0001").err == "no resources are declared\n"

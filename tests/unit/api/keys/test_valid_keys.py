@@ -101,7 +101,7 @@ def test_without_a_key_the_header_is_explained(header: str) -> None:
         keys("one").identify(header)
     assert (caught.value.message, caught.value.hint) == (
         "this API needs a key",
-        "send one as Authorization: Bearer KEY; with routerctl, use --key-file",
+        "with routerctl, use --key-file; programs send it as Authorization: Bearer KEY",
     )
 
 
