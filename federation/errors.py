@@ -15,7 +15,9 @@ MessageError                the base of this package's exceptions
 ├── WrongMethod             405  only POST
 ├── Conflict                409  replayed, or a batch id used for two batches
 │   ├── RangeAhead          409  a batch before this one is missing
-│   └── OtherHistory        409  a question about positions that the log does not have in its present epoch
+│   ├── OtherHistory        409  a question about positions that the log does not have in its present epoch
+│   └── OtherCheckpoint     409  a checkpoint that does not follow the one that its witness holds
+│       └── TreeForked      409  and contradicts it
 ├── TooLarge                413  over a limit
 ├── UnsupportedMedia        415  another content type or encoding
 ├── TooManyQueries          429  a question of this sender is being answered already, or too many of others
@@ -23,7 +25,8 @@ MessageError                the base of this package's exceptions
 ├── HistoryError            a tree, proof, note or key of the verifiable history that proves nothing
 │   ├── MalformedHistory      not in its one form, or of a size that no tree has
 │   ├── ProofMismatch         a proof that leads to another root
-│   └── UnprovenNote          a note without a valid signature of the key that is known
+│   ├── UnprovenNote          a note without a valid signature of the key that is known
+│   └── KeyChanged       403  another key than the one that is known of a node
 └── V1Refused               the refusals of protocol v1, with their own texts
 
 The `code` of an error with a status is sent to the other side; `reason`, for logs, metrics and tests, is more precise
@@ -163,6 +166,22 @@ class OtherHistory(Conflict):
     code = "other_history"
 
 
+class OtherCheckpoint(Conflict):
+    """The checkpoint was not offered as a continuation of what its witness holds, which is `note`; empty: nothing."""
+
+    code = "conflict"
+
+    def __init__(self, message: str, *, note: str = "") -> None:
+        super().__init__(message)
+        self.note = note
+
+
+class TreeForked(OtherCheckpoint):
+    """The checkpoint contradicts the one that its witness holds: both have the signature of the tree's key."""
+
+    code = "forked"
+
+
 class TooLarge(MessageError):
     """The message is over a limit; `unit` is "bytes" or "events"."""
 
@@ -209,6 +228,12 @@ class ProofMismatch(HistoryError):
 
 class UnprovenNote(HistoryError):
     """A note without a valid signature of the key that is known, or of another tree than that of the key."""
+
+
+class KeyChanged(HistoryError):
+    """A node shows another key of its history than the one that is known, without the old key's signature."""
+
+    code = "key_changed"
 
 
 V1_REFUSALS = {

@@ -32,6 +32,7 @@ EVENTS_PATH: Final = "/v2/events"
 LINK_PATH: Final = "/v2/link"
 VERIFY_PATH: Final = "/v2/verify"
 STATUS_PATH: Final = "/v2/status"
+HISTORY_PATH: Final = "/v2/history"
 BATCH_TYPE: Final = "application/vnd.eventd.batch"
 RUNS_TYPE: Final = "application/vnd.eventd.runs"
 JSON_TYPE: Final = "application/json"
@@ -70,12 +71,15 @@ STATUS: Final = {
     "wrong_sender": 403,
     "wrong_certificate": 403,
     "not_shared": 403,
+    "key_changed": 403,
     "not_found": 404,
     "method_not_allowed": 405,
     "replayed": 409,
     "range_ahead": 409,
     "batch_conflict": 409,
     "other_history": 409,
+    "conflict": 409,
+    "forked": 409,
     "too_large": 413,
     "unsupported_media_type": 415,
     "too_many_requests": 429,

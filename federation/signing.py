@@ -58,7 +58,7 @@ from federation.structured import (
     parse_dictionary,
     write_value,
 )
-from federation.wire import KINDS, BatchHeader, LinkQuery, StatusQuery, VerifyQuery, read_header
+from federation.wire import KINDS, BatchHeader, HistoryQuery, LinkQuery, StatusQuery, VerifyQuery, read_header
 
 NONCE: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
@@ -78,6 +78,7 @@ _PARTS: Final[dict[type[LinkQuery], Components]] = {
     LinkQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
     VerifyQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
     StatusQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
+    HistoryQuery: cover(tuple(Item(name, {}) for name in _LINK_PARTS)),
     BatchHeader: cover(tuple(Item(name, {}) for name in (*_LINK_PARTS, BATCH_HEADER.lower(), RANGE_HEADER.lower()))),
 }
 _ANSWER_PARTS: Final = cover(

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from federation.errors import BadAnswer, ClockSkew, Malformed, MessageError, TooLarge
+from federation.errors import BadAnswer, ClockSkew, Malformed, MessageError, OtherCheckpoint, TooLarge
 from federation.event import format_time, require_moment
 from federation.peers import (
     BATCH_HEADER,
@@ -17,6 +17,7 @@ from federation.peers import (
     FROM_HEADER,
     GROUP_HEADER,
     GROUP_NAME,
+    HISTORY_PATH,
     JSON_TYPE,
     LINK_PATH,
     NODE_NAME,
@@ -71,6 +72,12 @@ class StatusQuery(LinkQuery, frozen=True, kw_only=True):
     path: ClassVar[str] = STATUS_PATH
 
 
+class HistoryQuery(LinkQuery, frozen=True, kw_only=True):
+    """The header of a question about the verifiable histories of the two nodes; its body: see `history.exchange`."""
+
+    path: ClassVar[str] = HISTORY_PATH
+
+
 class BatchHeader(LinkQuery, frozen=True, kw_only=True):
     """The header of a batch. `batch_id` is a UUID version 7.
 
@@ -104,6 +111,7 @@ KINDS: Final[dict[str, type[LinkQuery]]] = {
     EVENTS_PATH: BatchHeader,
     VERIFY_PATH: VerifyQuery,
     STATUS_PATH: StatusQuery,
+    HISTORY_PATH: HistoryQuery,
 }
 """The kind of message at each path."""
 
@@ -178,6 +186,7 @@ class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     server_time: str = ""
     limit: int = 0
     unit: str = ""
+    note: str = ""
 
 
 class _ErrorBody(msgspec.Struct, frozen=True):
@@ -239,6 +248,7 @@ def answer_to(error: MessageError) -> ErrorAnswer:
         server_time=format_time(error.server_time) if isinstance(error, ClockSkew) else "",
         limit=error.limit if isinstance(error, TooLarge) else 0,
         unit=error.unit if isinstance(error, TooLarge) else "",
+        note=error.note if isinstance(error, OtherCheckpoint) else "",
     )
 
 

@@ -1,6 +1,6 @@
 """Serves the requests of peers: proves the sender, stores events, and answers batches, mark queries and questions.
 
-Questions are about the events of the sender that this node holds, or about the links of this node.
+Questions are about the events of the sender that this node holds, the links of this node, or histories.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from eventd.ingress.claimed_sender import (
     sender_in,
     sender_of_v1,
 )
+from eventd.ingress.mark_queries import MarkQueries
 from eventd.ingress.nonces import Nonces
 from eventd.ingress.questions import Questions
 from eventd.ingress.refusal_counter import RefusalCounter
@@ -41,9 +42,20 @@ from eventd.tracing import tracing
 from eventd.tracing.contexts import BatchTrace
 from federation.batch import read_batch
 from federation.compare import QUESTION_BYTES
-from federation.errors import Conflict, MessageError, NoSigningKey, TooLarge, V1Refused, WrongCertificate
+from federation.errors import Conflict, MessageError, NoSigningKey, NotFound, TooLarge, V1Refused, WrongCertificate
+from federation.history.exchange import HISTORY_QUESTION_BYTES
 from federation.keys import Key, KeyRing
-from federation.peers import ANY, BATCH_TYPE, JSON_TYPE, RUNS_TYPE, STATUS, STATUS_PATH, VERIFY_PATH, Limits
+from federation.peers import (
+    ANY,
+    BATCH_TYPE,
+    HISTORY_PATH,
+    JSON_TYPE,
+    RUNS_TYPE,
+    STATUS,
+    STATUS_PATH,
+    VERIFY_PATH,
+    Limits,
+)
 from federation.ranges import Mark
 from federation.signing import (
     Head,
@@ -59,6 +71,7 @@ from federation.v1 import check_v1, decode_v1, encode_answer_v1
 from federation.wire import (
     BatchHeader,
     ErrorAnswer,
+    HistoryQuery,
     LinkAnswer,
     LinkQuery,
     StatusQuery,
@@ -66,9 +79,6 @@ from federation.wire import (
     answer_to,
     encode_json,
 )
-
-MOST_ASKED = 4096
-"""How many undeclared nodes are remembered as having asked for their mark."""
 
 _TAKES = {"Accept": f"{BATCH_TYPE}, {RUNS_TYPE}"}
 """The content types of batches that this node accepts; sent with the answer as `Accept` (RFC 9110, 12.5.1)."""
@@ -97,6 +107,14 @@ class IngressMetrics(Protocol):
     def alive(self, group: str, node: str) -> None: ...
 
     def started(self, group: str, node: str) -> None: ...
+
+
+class HistoryAnswerer(Protocol):
+    """Interface of what answers the questions about a group's histories."""
+
+    async def answer(self, request: VerifiedRequest, body: bytes) -> bytes:
+        """Return the encoded answer to a question. Raises `MessageError`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +151,6 @@ class Counts:
     rejected: int = 0
 
 
-class LinkForgotten(Conflict):
-    """A batch continues from a position of a link that is unknown here, and its sender has not asked for its mark.
-
-    On the code `range_ahead` a sender asks for its mark, and so it learns which events this node lacks.
-    """
-
-    code = "range_ahead"
-
-
 class PeerIngress:
     """The receiving side of one group. `ring` returns the current keys; it may raise an `EventdError`."""
 
@@ -154,6 +163,7 @@ class PeerIngress:
         metrics: IngressMetrics,
         refusals: RefusalCounter,
         links: LinkReporter,
+        history: HistoryAnswerer | None = None,
     ) -> None:
         self.config = config
         self.counts = Counts()
@@ -164,11 +174,12 @@ class PeerIngress:
         self._refusals = refusals
         self._pause = LogPause(log.clock.monotonic)
         self._reorder = ReorderBuffer(log.clock, config.limits.max_waiting_bytes)
-        self._asked: dict[str, None] = {}  # most recent last
-        self._since = log.clock.now() // SECOND
+        self._mark_queries = MarkQueries(log.clock.now() // SECOND)
         self._questions = Questions(topic_id, log)
         self._nonces = Nonces(log)
         self._status = StatusQuestions(links, log.clock)
+        self.history = history
+        """Answers questions about histories; None while this node keeps none of the group."""
 
     # --- v1 ---------------------------------------------------------------------------------------------------
 
@@ -286,6 +297,8 @@ class PeerIngress:
         """Return the maximum size, in bytes, of a body at this path."""
         if path == STATUS_PATH:
             return STATUS_QUESTION_BYTES
+        if path == HISTORY_PATH:
+            return HISTORY_QUESTION_BYTES
         return QUESTION_BYTES if path == VERIFY_PATH else self.config.limits.max_batch_bytes
 
     def _over(self, path: str, declared: int | None) -> TooLarge | None:
@@ -331,6 +344,10 @@ class PeerIngress:
                 told = await self._store(verified, header, body, trace)
                 self._alive(verified)
                 return 200, told
+            if isinstance(header, HistoryQuery) and self.history is None:
+                # As an older program answers. The peer asks from time to time, which is no refusal to be counted.
+                off = NotFound("this node keeps no history of the group")
+                return off.status, encode_json(answer_to(off))
             if isinstance(header, StatusQuery):
                 told = await self._status.answer(verified, header, body, self.config, self._peers())
                 self._alive(verified)
@@ -339,6 +356,8 @@ class PeerIngress:
             self._alive(verified)
             if isinstance(header, VerifyQuery):
                 return 200, await self._questions.answer(header.from_node, body)
+            if isinstance(header, HistoryQuery) and self.history is not None:
+                return 200, await self.history.answer(verified, body)
             return 200, encode_json(await self._link(header, verified.created))
         except MessageError as error:
             self.note_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
@@ -382,7 +401,7 @@ class PeerIngress:
         if not covered.repair:
             if not self._reorder.knows(life):
                 mark = await self._mark(batch.header.from_node)
-                self._require_asked(batch.header, mark)
+                self._mark_queries.require(batch.header, mark)
                 self._reorder.learn(life, mark)
             await self._reorder.enter(life, covered, size)
         try:
@@ -392,38 +411,11 @@ class PeerIngress:
             self._reorder.forget(life)
             raise
 
-    def _require_asked(self, header: BatchHeader, mark: Mark | None) -> None:
-        """Require that the first batch of an unknown link begins at position 0 or follows a mark query.
-
-        Raises `LinkForgotten`.
-        """
-        covered, node = header.range, header.from_node
-        if covered.after and node not in self._asked and (mark is None or mark.epoch != covered.epoch):
-            upto = covered.after
-            raise LinkForgotten(
-                f"the receiver does not know the link up to position {upto}: ask for the link's mark first"
-            )
-
     async def _link(self, header: LinkQuery, created: int) -> LinkAnswer:
-        if created >= self._since:
-            # Queries from before this node's start do not count: a restored database has lost nonces. A captured query
-            # and a captured batch together would give the link a mark beyond the lost events, and the sender would
-            # never send these again.
-            self._remember_asked(header.from_node)
+        self._mark_queries.remember(header.from_node, created, self._peers())
         self._metrics.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
-
-    def _remember_asked(self, node: str) -> None:
-        """Remember that `node` asked for its mark here.
-
-        Invented names cannot displace declared peers; a displaced node asks again.
-        """
-        self._asked.pop(node, None)
-        self._asked[node] = None
-        if len(self._asked) > MOST_ASKED + len(self.config.peers):
-            peers = {peer.node_name for peer in self.config.peers.values()}
-            del self._asked[next(known for known in self._asked if known not in peers)]
 
     async def _mark(self, node: str) -> Mark | None:
         stored: StoredMark | None = await self._log.database.read_for_delivery(read_mark, self._topic_id, node)

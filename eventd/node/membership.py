@@ -33,8 +33,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor
 from eventd.net.address_rules import AddressRules
+from eventd.node.group_history import GroupHistory, HistoryDependencies, HistoryMetrics
 from eventd.node.peer_reports import PeerReports, ReportDependencies
-from eventd.node.sealing import Sealer, SealMetrics
 from eventd.observe.rates import RateHistory
 from eventd.resources.configuration import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
@@ -53,7 +53,7 @@ LINGER_SECONDS = 2.0
 """Seconds that the rest of a refused body is read, so that its sender receives the answer."""
 
 
-class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, StatusMetrics, SealMetrics, Protocol):
+class GroupMetrics(IngressMetrics, PeerMetrics, ConnectionMetrics, StatusMetrics, HistoryMetrics, Protocol):
     """Interface of the metrics that a group's ingress, links, listener and map update."""
 
 
@@ -81,6 +81,10 @@ class GroupDependencies:
         """Return the dependencies that the reports of peers need."""
         return ReportDependencies(self.log, self.transport, self.peer_rules, self.supervisor, self.rates, self.metrics)
 
+    def histories(self) -> HistoryDependencies:
+        """Return the dependencies that the histories of groups need."""
+        return HistoryDependencies(self.log, self.transport, self.peer_rules, self.supervisor, self.metrics)
+
 
 class Membership:
     """One group on this node.
@@ -98,13 +102,12 @@ class Membership:
         self._runner: Runner | None = None
         self._limiter: ConnectionLimiter | None = None
         self._listening: ListenConfig | None = None
-        self._sealing: asyncio.Task[None] | None = None
-        self._seals: tuple[bool, str] | None = None
         self.tls: ServerTls | None = None
         """The TLS of the listener; None without one, or for plain HTTP."""
         self._links: Consumers[PeerConfig] = Consumers(dependencies.supervisor.keep, self._start)
         self.address: tuple[str, int] | None = None
         self.reports = PeerReports(lambda: self.config, self.ring, dependencies.reports())
+        self.history = GroupHistory(lambda: self.config, topic_id, self.ring, dependencies.histories())
         self.ingress = self._make_ingress()
 
     @property
@@ -124,6 +127,7 @@ class Membership:
             dependencies.metrics,
             dependencies.refusals,
             self.reports,
+            self.history.answers,
         )
 
     # --- keys -------------------------------------------------------------------------------------------------
@@ -160,15 +164,9 @@ class Membership:
         await patiently(self._listen, self._dependencies.log.clock)
 
     def keep_history(self, data_dir: Path) -> None:
-        """Keep the group's history as it is declared now; the key of a Postgres database is in `data_dir`."""
-        declared = self.config.keeps_history, self.config.node_name
-        if declared == self._seals:
-            return
-        self._end_sealing()
-        self._seals = declared
-        ours = self._dependencies
-        sealer = Sealer(ours.log, data_dir, self.config, self.topic_id, ours.metrics)
-        self._sealing = ours.supervisor.keep(sealer.run, f"history of {self.config.name}")
+        """Keep the group's history as it is declared now; the keys of a Postgres database are in `data_dir`."""
+        self.history.keep(data_dir)
+        self.ingress.history = self.history.answers
 
     async def update(self, config: GroupConfig) -> None:
         """Apply a changed declaration of the group to its keys, ingress and listener; for its links, call `adjust`."""
@@ -268,20 +266,16 @@ class Membership:
     async def stop(self, seconds: float) -> None:
         """Stop listening, give every consumer up to `seconds` to settle the work under way, then end it."""
         await self.stop_listening()
-        self._end_sealing()
+        self.history.stop()
         await self.reports.stop()
         await self._links.end(self._links.names, seconds)
-
-    def _end_sealing(self) -> None:
-        if self._sealing is not None:
-            self._sealing.cancel()
 
     async def leave(self) -> None:
         """End the membership of a deleted group: cancel its deliveries, then close its listener like `stop_listening`.
 
         Requests under way store nothing, because the group's topic is deleted.
         """
-        self._end_sealing()
+        self.history.stop()
         await self.reports.stop()
         await self._links.end(self._links.names, 0.0)
         await self.stop_listening()
@@ -303,6 +297,7 @@ class Membership:
             if cursor.kind in (PEER, REPAIR) and target_of(cursor.name)[0] == self.config.name
         }
         await self._links.adjust(mine, lambda name: peers.get(target_of(name)[1]))
+        self.history.follow_peers()
 
     def _start(self, cursor: Cursor, peer: PeerConfig) -> Consumer[WirePage]:
         ours, log = self._dependencies, self._dependencies.log

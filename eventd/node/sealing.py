@@ -6,18 +6,15 @@ publishers nor links, until it lags so far that the promise of the history is at
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final, Protocol
 
-from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import TreeOwner, close_tree, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.history.trees import Tree, find_open_tree
-from eventd.node.log_key import load_log_key
-from eventd.resources.configuration import GroupConfig
 from eventd.runtime.clock import SECOND
+from eventd.witnessing.group_witness import GroupWitness
 from federation.history.entries import read_opening_entry
 
 logger = logging.getLogger("eventd.history")
@@ -38,30 +35,33 @@ class SealMetrics(Protocol):
 
 
 class Sealer:
-    """Keeps the history of one group as it is declared; made anew when that changes."""
+    """Keeps the history of one group as it is declared; made anew when that changes.
 
-    def __init__(self, log: EventLog, data_dir: Path, config: GroupConfig, topic_id: int, metrics: SealMetrics) -> None:
-        self._log = log
-        # Beside the database where that is a file, as the head file.
-        self._folder = data_dir if log.database.path is None else log.database.path.parent
-        self._config = config
-        self._topic_id = topic_id
+    `grown` is called after each checkpoint.
+    """
+
+    def __init__(self, witness: GroupWitness, metrics: SealMetrics, grown: Callable[[], None]) -> None:
+        self._witness = witness
+        self._log = witness.log
+        self._topic_id = witness.topic_id
         self._metrics = metrics
+        self._grown = grown
 
     async def run(self) -> None:
         """Seal until cancelled; without a history, end the tree that the group has, and return."""
-        log, database = self._log, self._log.database
-        if not self._config.keeps_history:
-            tree = await database.read(find_open_tree, self._topic_id)
-            if tree is None or await database.write(close_tree, self._topic_id):
-                return
-        key = await asyncio.to_thread(load_log_key, self._folder, log.chance)
-        owner = TreeOwner(self._config.name, self._config.node_name, key)
+        log, database, kept = self._log, self._log.database, self._witness.config().keeps_history
+        tree = await database.read(find_open_tree, self._topic_id)
+        if not kept and (tree is None or await database.write(close_tree, self._topic_id)):
+            return
+        owner = (await self._witness.keys()).owner
+        if tree is not None and owner.may_continue(tree, log.epoch) and not self._witness.gate.is_open:
+            logger.info("history waits for a peer", extra={"group": owner.group, "origin": tree.origin})
+            await self._witness.gate.wait()
         with log.watch((self._topic_id,), own=True) as watch:
             while True:
                 turn, begun = watch.turn, log.clock.monotonic()
                 rest = await self._seal(owner, begun)
-                if not self._config.keeps_history and rest is None and await database.write(close_tree, self._topic_id):
+                if not kept and rest is None and await database.write(close_tree, self._topic_id):
                     return
                 if rest is None:
                     await watch.after(turn)
@@ -72,7 +72,7 @@ class Sealer:
 
         Returns the pause in seconds before the next one; None if nothing is left to seal.
         """
-        log, group = self._log, self._config.name
+        log, group = self._log, owner.group
         size = (await self._open(owner)).size
         hashed = await log.database.read(hash_new, self._topic_id)
         if hashed is None:
@@ -84,6 +84,7 @@ class Sealer:
         if stored is None:  # the tree was sealed by another process, or has ended: see at once
             return SEAL_SECONDS
         self._metrics.history(group, size=stored.size, lag=lag / SECOND)
+        self._grown()
         if not hashed.behind:
             return None
         urgent = lag > MOST_LAG or hashed.behind > MOST_BEHIND
@@ -91,7 +92,7 @@ class Sealer:
 
     async def _open(self, owner: TreeOwner) -> Tree:
         """Return the group's tree, after opening one if there is none that may be continued."""
-        log, group = self._log, self._config.name
+        log, group = self._log, owner.group
         tree = await log.database.read(find_open_tree, self._topic_id)
         if tree is not None and owner.may_continue(tree, log.epoch):
             return tree

@@ -174,6 +174,20 @@ class Metrics:
         self._history_lag = self._gauge(
             "history_seal_lag_seconds", "How long the first record of the last checkpoint had waited for it.", "group"
         )
+        self._history_cosignatures = self._counter(
+            "history_cosignatures_total",
+            "Answers of peers to offered checkpoints: cosigned, or why not.",
+            *("group", "peer", "result"),
+        )
+        self._history_ages = self._gauge(
+            "history_witnessed_age_seconds",
+            "How long a peer has not cosigned what was signed; 0: it has cosigned the last checkpoint.",
+            *("group", "peer"),
+        )
+        self._history_aged: dict[str, list[str]] = {}
+        self._history_findings = self._counter(
+            "history_findings_total", "New findings about histories: fork, rolled_back, …", "group", "kind"
+        )
         self._standby = self._gauge("standby", "1 while another process serves the database, and this one waits.")
         self._certificates = self._gauge(
             "certificate_expiry_timestamp_seconds",
@@ -362,6 +376,22 @@ class Metrics:
         """Set the size of a group's tree, and how long its last checkpoint took to come (seconds)."""
         self._history_size.labels(group).set(size)
         self._history_lag.labels(group).set(lag)
+
+    def history_cosigned(self, group: str, peer: str, result: str) -> None:
+        """Count the answer of a peer to an offered checkpoint."""
+        self._history_cosignatures.labels(group, peer, result).inc()
+
+    def history_witnessed(self, group: str, ages: Mapping[str, float]) -> None:
+        """Set for how many seconds each peer has not cosigned what was signed; others have no gauge."""
+        for gone in [peer for peer in self._history_aged.get(group, ()) if peer not in ages]:
+            self._history_ages.remove(group, gone)
+        self._history_aged[group] = [*ages]
+        for peer, age in ages.items():
+            self._history_ages.labels(group, peer).set(age)
+
+    def history_found(self, group: str, kind: str) -> None:
+        """Count a new finding about a history."""
+        self._history_findings.labels(group, kind).inc()
 
     def committed(self, seconds: float, records: int) -> None:
         """Count a transaction of the node's writer, its seconds and records."""

@@ -13,6 +13,7 @@ from eventd.resources.kinds.event_group import AuthKey, EventGroupSpec, Listen
 from eventd.resources.kinds.event_peer import EventPeerSpec, PeerTls
 from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
 from eventd.resources.kinds.federation_slo import LAG_FAIL, LAG_WARN, FederationSloSpec
+from eventd.resources.kinds.history_keys import public_key
 from eventd.resources.kinds.override_policy import DynamicOverridePolicySpec
 from eventd.resources.kinds.plugin import DynamicConfigSourceSpec, PluginSpec, PluginTrigger, ResourceReference
 from eventd.resources.kinds.registry import (
@@ -136,6 +137,8 @@ class GroupConfig:
     peers: Mapping[str, PeerConfig] = field(default_factory=dict)
     shares_links: bool = True
     keeps_history: bool = False
+    history_pins: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
+    """The declared keys of the histories of other nodes, by node and kind (`log`, `witness`)."""
 
     def same_but_peers(self, other: GroupConfig) -> bool:
         """Return whether both are equal apart from their peers."""
@@ -258,7 +261,13 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         peers={peer: peer_of(peer, of, spec.protocols) for peer, of in peers.items() if of.group_ref == name},
         shares_links=spec.status.share == "links",
         keeps_history=spec.history.mode == "record",
+        history_pins=_pins(spec),
     )
+
+
+def _pins(spec: EventGroupSpec) -> dict[tuple[str, str], bytes]:
+    pinned = ((key.node, {"log": key.log_key, "witness": key.witness_key}) for key in spec.history.keys)
+    return {(node, kind): public_key(text) for node, keys in pinned for kind, text in keys.items() if text}
 
 
 def _listen(spec: Listen) -> ListenConfig:

@@ -8,6 +8,9 @@ notes        signed notes and verifier keys (C2SP signed-note)
 checkpoints  the size and root of a tree, as a note that its node signs (C2SP tlog-checkpoint)
 cosignatures what a witness adds to a checkpoint (C2SP tlog-cosignature)
 entries      the leaves of a tree: events, and the opening entry at index 0
+witnessing   what a witness checks before it cosigns, and what it knows of the keys of others
+exchange     the questions of `POST /v2/history` and their answers
+fork_file    two signed states of one tree that contradict each other, as one file, and the check of it
 proof_file   one event with all that proves it, as one file, and the check of it (C2SP tlog-proof inside)
 """
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from eventd.api.errors.codes import API_FORM, ErrorForm, NoSuchRoute, WrongMethod
 from eventd.errors import EventdError, Invalid, TooLarge
-from federation.peers import EVENTS_PATH, LINK_PATH, STATUS_PATH, V1_EVENTS_PATH, VERIFY_PATH
+from federation.peers import EVENTS_PATH, HISTORY_PATH, LINK_PATH, STATUS_PATH, V1_EVENTS_PATH, VERIFY_PATH
 
 RETRY_SECONDS = 1
 _JSON = "application/json"
@@ -58,7 +58,7 @@ def of_framework(problem: FrameworkRefusal, path: str, method: str) -> tuple[Eve
             allowed = ", ".join(sorted(problem.allowed_methods))
             return WrongMethod(f"{path} is not served with {method}", hint=f"use {allowed}"), allowed
         case web.HTTPNotFound():
-            peers = path in (V1_EVENTS_PATH, EVENTS_PATH, LINK_PATH, VERIFY_PATH, STATUS_PATH)
+            peers = path in (V1_EVENTS_PATH, EVENTS_PATH, LINK_PATH, VERIFY_PATH, STATUS_PATH, HISTORY_PATH)
             return NoSuchRoute(f"nothing is served at {path}", hint=_PEER_HINT if peers else ""), ""
         case web.HTTPRequestEntityTooLarge():
             return TooLarge(

@@ -22,6 +22,7 @@ from eventd.tracing.contexts import read_batch_trace
 from federation.errors import TooLarge, V1Refused
 from federation.peers import (
     EVENTS_PATH,
+    HISTORY_PATH,
     JSON_TYPE,
     LINK_PATH,
     PROTOCOL_V1,
@@ -63,6 +64,7 @@ def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimite
         LINK_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
         VERIFY_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
         STATUS_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
+        HISTORY_PATH: (PROTOCOL_V2, lambda request: _v2(request, ingress(), proven, limiter)),
     }
     proven, unproven = ArrivingBodies(READING_BYTES), ArrivingBodies(READING_BYTES_V1)
 

@@ -27,11 +27,12 @@ _ID_LENGTH: Final = 16
 
 
 class TreeOwner(NamedTuple):
-    """Who signs a tree: the node, its group, and the key of its logs."""
+    """Who signs a tree: the node, its group, and the key of its logs; `retired` was that key before a rotation."""
 
     group: str
     node: str
     private: Ed25519PrivateKey
+    retired: Ed25519PrivateKey | None = None
 
     def signer(self, origin: LogOrigin) -> NoteSigner:
         """Return the key as that of a tree."""
@@ -42,6 +43,13 @@ class TreeOwner(NamedTuple):
         origin = read_origin(tree.origin)
         mine = origin[:2] == (self.group, self.node) and self.signer(origin).key.text() == tree.log_key
         return mine and tree.epoch == epoch and not tree.trouble
+
+    def succession_signers(self, opening: Opening) -> list[NoteSigner]:
+        """Return the retired key as that of the previous tree, after a rotation: it proves the new key to others."""
+        before = opening.previous
+        if self.retired is None or before is None or opening.reason is not OpeningReason.KEY:
+            return []
+        return [NoteSigner(str(before.origin), LOG_KEY, self.retired)]
 
 
 def open_tree(conn: Connection, topic_id: int, owner: TreeOwner, now: int) -> Tree:
@@ -63,7 +71,7 @@ def open_tree(conn: Connection, topic_id: int, owner: TreeOwner, now: int) -> Tr
         "origin": str(origin),
         "log_key": signer.key.text(),
         "epoch": head.epoch,
-        "opening": opening_entry(opening, signer),
+        "opening": opening_entry(opening, signer, *owner.succession_signers(opening)),
         "opened_at": now,
         "size": 0,
         "position": first - 1,

@@ -38,10 +38,13 @@ _TABLES = {
     "queues": ("topic_id",),
     "id_conflicts": ("topic_id", "owner", "owner_key", "source", "key_id"),
     "returned_events": ("topic_id", "event_id"),
+    "witnessed": ("topic_id", "origin"),
+    "history_keys": ("topic_id", "node", "kind"),
+    "history_findings": ("id",),
     "trees": ("id",),
 }
 """The tables whose rows belong to a topic, with their key columns. Each has an index that begins with `topic_id`."""
-_OF_TREES = {"tiles": ("tree", "level", "number"), "checkpoints": ("tree", "size")}
+_OF_TREES = {"tiles": ("tree", "level", "number"), "checkpoints": ("tree", "size"), "witnesses": ("tree", "peer")}
 """The tables whose rows belong to a tree of a topic, with their key columns."""
 _KEEP_NOTHING = EvictionLimits(max_records=0, keep_undelivered=False)
 

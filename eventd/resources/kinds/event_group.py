@@ -28,6 +28,7 @@ from eventd.resources.kinds.fields import (
     duration_between,
     size_between,
 )
+from eventd.resources.kinds.history_keys import HistoryKeys
 from eventd.resources.kinds.spec import Finding, Spec, wrong
 from eventd.text.duration import HOUR, LONGEST
 from eventd.text.size import GIB, KIB, LARGEST, MIB
@@ -274,6 +275,17 @@ class History(Spec):
         description="record: this node keeps a Merkle tree of the events that enter the group here, and signs"
         " checkpoints of it; off: it does not, and ends a tree that it has kept.",
     )
+    keys: tuple[HistoryKeys, ...] = Field(
+        default=(),
+        description="Keys of other nodes, which count more than those that they show; another one is refused.",
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield a fault for a node that is listed twice."""
+        first: dict[str, int] = {}
+        for at, key in enumerate(self.keys):
+            if first.setdefault(key.node, at) != at:
+                yield Finding(("keys", at, "node"), f"{key.node} is listed twice, first in keys[{first[key.node]}]")
 
 
 class EventGroupSpec(Spec):

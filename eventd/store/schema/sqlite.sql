@@ -176,3 +176,16 @@ CREATE TABLE tiles ( tree BIGINT NOT NULL, level BIGINT NOT NULL, number BIGINT 
 CREATE TABLE checkpoints ( tree BIGINT NOT NULL, size BIGINT NOT NULL, root BLOB NOT NULL, note TEXT NOT NULL,
     signed_at BIGINT NOT NULL, PRIMARY KEY (tree, size) );
 CREATE INDEX checkpoints_signed ON checkpoints (signed_at);
+CREATE TABLE witnessed ( topic_id BIGINT NOT NULL, origin TEXT NOT NULL, node TEXT NOT NULL, log_key TEXT NOT NULL,
+    size BIGINT NOT NULL, root BLOB NOT NULL, note TEXT NOT NULL, opened_at BIGINT NOT NULL, witnessed_at BIGINT NOT
+    NULL, PRIMARY KEY (topic_id, origin) );
+CREATE INDEX witnessed_node ON witnessed (topic_id, node);
+CREATE TABLE history_keys ( topic_id BIGINT NOT NULL, node TEXT NOT NULL, kind TEXT NOT NULL, "key" BLOB NOT NULL,
+    source TEXT NOT NULL, pin BLOB, learned_at BIGINT NOT NULL, refused BLOB, refused_at BIGINT, PRIMARY KEY
+    (topic_id, node, kind) );
+CREATE TABLE history_findings ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, topic_id BIGINT NOT NULL, origin TEXT
+    NOT NULL, node TEXT NOT NULL, kind TEXT NOT NULL, size BIGINT NOT NULL, other_size BIGINT NOT NULL, note TEXT NOT
+    NULL, other_note TEXT NOT NULL, detail TEXT NOT NULL, found_at BIGINT NOT NULL, confirmed_at BIGINT );
+CREATE INDEX history_findings_origin ON history_findings (topic_id, origin);
+CREATE TABLE witnesses ( tree BIGINT NOT NULL, peer TEXT NOT NULL, size BIGINT NOT NULL, cosigned_at BIGINT, state
+    TEXT DEFAULT '' NOT NULL, detail TEXT DEFAULT '' NOT NULL, asked_at BIGINT NOT NULL, PRIMARY KEY (tree, peer) );

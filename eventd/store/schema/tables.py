@@ -22,6 +22,7 @@ from eventd.store.schema.ledger_tables import (
 )
 from eventd.store.schema.routemaster_tables import rm_intervals, rm_subscribers, rm_topics
 from eventd.store.schema.topic_tables import api_keys, leases, queues, routers, topic_losses, write_keys
+from eventd.store.schema.witness_tables import history_findings, history_keys, witnessed, witnesses
 
 __all__ = [
     "action_answers",
@@ -39,6 +40,8 @@ __all__ = [
     "effective_config",
     "event_ids",
     "forgotten",
+    "history_findings",
+    "history_keys",
     "id_conflicts",
     "inbound_batches",
     "inbound_gaps",
@@ -65,6 +68,8 @@ __all__ = [
     "topics",
     "trees",
     "verifications",
+    "witnessed",
+    "witnesses",
     "write_keys",
 ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -19,6 +18,9 @@ from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute
 from eventd.testing import ManualClock, draft
+from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
+from federation.history.notes import WITNESS_KEY, NoteSigner
+from federation.history.witnessing import witness_name
 
 OWNER = TreeOwner("g", "a", Ed25519PrivateKey.from_private_bytes(bytes(32)))
 
@@ -32,6 +34,10 @@ class Figures:
     def history(self, group: str, *, size: int, lag: float) -> None:
         self.shown.append((group, size, lag))
 
+    def history_cosigned(self, group: str, peer: str, result: str) -> None: ...
+
+    def history_found(self, group: str, kind: str) -> None: ...
+
 
 def config() -> GroupConfig:
     return group_of("g", EventGroupSpec.model_validate({"nodeName": "a", "history": {"mode": "record"}}))
@@ -43,10 +49,15 @@ def figures() -> Figures:
 
 
 @pytest.fixture
-async def sealer(log: EventLog, figures: Figures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sealer:
+async def sealer(log: EventLog, figures: Figures, monkeypatch: pytest.MonkeyPatch) -> Sealer:
     """The sealer of a group with an open tree. It makes a checkpoint of each block."""
     monkeypatch.setattr(sealing, "hash_new", partial(hash_new, most=1))
-    made = Sealer(log, tmp_path, config(), await log.topic("group:g"), figures)
+
+    async def keys() -> GroupKeys:
+        return GroupKeys(OWNER, NoteSigner(witness_name("g", "a"), WITNESS_KEY, OWNER.private))
+
+    witness = GroupWitness(config, await log.topic("group:g"), log, keys, figures, SigningGate())
+    made = Sealer(witness, figures, lambda: None)
     assert await made._seal(OWNER, 0.0) is None, "the opening entry, and no more"
     return made
 

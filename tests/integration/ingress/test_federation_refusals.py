@@ -146,7 +146,9 @@ async def test_what_was_seen_before_has_no_effect_at_all_also_after_a_restart(
         for _ in range(3):
             assert _code(await _send(sender, captured)) == (409, "replayed")
         assert heard == []
-        assert membership_of_b.ingress._asked.keys() == ({"x"} if kind == "query" and not restarted else set())
+        assert membership_of_b.ingress._mark_queries._asked.keys() == (
+            {"x"} if kind == "query" and not restarted else set()
+        )
         assert (await _send(sender, make[kind]())).status == 200  # a new one has its effects
         assert set(heard) == {"x"}
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from eventd.ingress import batch, peers, reorder_buffer
+from eventd.ingress import batch, mark_queries, reorder_buffer
 from eventd.node import retention
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
@@ -23,7 +23,7 @@ async def _come(b: Site, number: int) -> None:
 
 
 async def test_names_without_end_take_no_memory_without_end(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "MOST_ASKED", 8)
+    monkeypatch.setattr(mark_queries, "MOST_ASKED", 8)
     monkeypatch.setattr(reorder_buffer, "MOST_LINKS", 8)
     a, b = sites("a", "b")
     for node in (a, b):
@@ -36,8 +36,8 @@ async def test_names_without_end_take_no_memory_without_end(sites: MakeSites, mo
     ingress = b.running.groups["edge"].ingress
     for number in range(40):
         await _come(b, number)
-    assert len(ingress._asked) == 9
-    assert "a" in ingress._asked
+    assert len(ingress._mark_queries._asked) == 9
+    assert "a" in ingress._mark_queries._asked
     assert len(ingress._reorder._passed) == 8
     await a.emit("e1")
     await b.holds("e0", "e1", *[f"x{number}" for number in range(40)])

@@ -36,7 +36,7 @@ def build() -> Json:
         variable("peer", "Peer", 'routerd_eventd_link_state{instance=~"$instance",group=~"$group"}'),
     ]
     about = "Links of routerd-eventd from node to node: their states, what waits for them, and what peers refuse."
-    rows = [_glance(), _links(), _delivery(), _trouble(), _receiving()]
+    rows = [_glance(), _links(), _delivery(), _trouble(), _witnesses(), _receiving()]
     return board("routerd-eventd-federation", "routerd-eventd: federation", about, variables, rows)
 
 
@@ -253,6 +253,44 @@ def _trouble() -> Row:
                 "ops",
                 [Query(rate("routerd_eventd_status_queries_total", "result"), "{{result}}")],
                 stacked=True,
+            ),
+        ],
+    )
+
+
+def _witnesses() -> Row:
+    return Row(
+        "Witnesses of histories",
+        [
+            time_series(
+                "Cosignatures",
+                "Answers of peers to offered checkpoints, by result.",
+                "ops",
+                [
+                    Query(
+                        rate("routerd_eventd_history_cosignatures_total", f"{_LINK}, result"),
+                        f"{_NAME}: {{{{result}}}}",
+                    )
+                ],
+            ),
+            time_series(
+                "Age of what is not cosigned",
+                "How long each peer has not cosigned what was signed.",
+                "s",
+                [Query(f"max by ({_LINK}) ({series('routerd_eventd_history_witnessed_age_seconds')})", _NAME)],
+                limits=steps((3600, WARN)),
+            ),
+            time_series(
+                "Findings",
+                "Forks, rollbacks, and what could not be proven: an operator should look at each.",
+                "short",
+                [
+                    Query(
+                        f"sum by (instance, group, kind) ({series('routerd_eventd_history_findings_total')})",
+                        "{{instance}} {{group}} {{kind}}",
+                    )
+                ],
+                limits=steps((1, WARN)),
             ),
         ],
     )

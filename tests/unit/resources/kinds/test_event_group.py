@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from eventd.resources.configuration import group_of
+from eventd.resources.kinds.event_group import EventGroupSpec
+from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner
 from tests.unit.resources.samples import GROUP, accepted, group, problems
 
 KEYS = "auth:\n  secretFile: /k\n  keys:\n  - "
 
 
+PRIVATE = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 PLAIN = {"certFile": "", "keyFile": "", "clientCaFile": "", "minVersion": "1.2"}
 
 
@@ -32,7 +38,7 @@ def test_the_smallest_group_has_every_default() -> None:
             "maxHops": 8,
             "maxWaitingBytes": "64MiB",
         },
-        "history": {"mode": "off"},
+        "history": {"mode": "off", "keys": []},
         "status": {"share": "links"},
     }
 
@@ -393,3 +399,21 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_file() -> None:
         ["10", "EventGroup/- spec.limits.maxHops"],
         ["11", "EventGroup/- spec.what"],
     ]
+
+
+def test_declared_keys_of_histories_are_verifier_keys_of_their_node() -> None:
+    log = NoteSigner("eventd/edge/cloud/" + "t" * 16, LOG_KEY, PRIVATE).key.text()
+    cosigns = NoteSigner("eventd/edge/cloud/witness", WITNESS_KEY, PRIVATE).key.text()
+
+    def faults(*keys: dict[str, str]) -> str:
+        return "; ".join(problems(group(f"history: {{keys: {json.dumps(list(keys))}}}")))
+
+    good = {"node": "cloud", "logKey": log, "witnessKey": cosigns}
+    assert faults(good) == ""
+    public = PRIVATE.public_key().public_bytes_raw()
+    pinned = EventGroupSpec.model_validate({"nodeName": "onprem", "history": {"keys": [good]}})
+    assert group_of("edge", pinned).history_pins == {("cloud", "log"): public, ("cloud", "witness"): public}
+    assert "spec.history.keys[0].logKey: is required, or else witnessKey" in faults({"node": "cloud"})
+    assert f"is not a key of b: its name is {log.partition('+')[0]}" in faults(good | {"node": "b"})
+    assert "has type 4" in faults(good | {"logKey": cosigns})
+    assert "keys[1].node: cloud is listed twice, first in keys[0]" in faults(good, good)

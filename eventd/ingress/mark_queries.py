@@ -1,0 +1,57 @@
+"""Which nodes have asked for their mark: a batch that continues an unknown link is taken only after that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from federation.errors import Conflict
+from federation.ranges import Mark
+from federation.wire import BatchHeader
+
+MOST_ASKED: Final = 4096
+"""How many undeclared nodes are remembered as having asked for their mark."""
+
+
+class LinkForgotten(Conflict):
+    """A batch continues from a position of a link that is unknown here, and its sender has not asked for its mark.
+
+    On the code `range_ahead` a sender asks for its mark, and so it learns which events this node lacks.
+    """
+
+    code = "range_ahead"
+
+
+class MarkQueries:
+    """The nodes that have asked for their mark since a time in seconds since 1970, when the group began to be served.
+
+    Earlier queries do not count: a restored database has lost nonces. A captured query and a captured batch together
+    would give the link a mark beyond the lost events, and the sender would never send these again.
+    """
+
+    def __init__(self, since: int) -> None:
+        self._since = since
+        self._asked: dict[str, None] = {}  # most recent last
+
+    def remember(self, node: str, created: int, peers: Collection[str]) -> None:
+        """Remember a query that was signed at the time `created`.
+
+        Invented names cannot displace declared peers (`peers`); a displaced node asks again.
+        """
+        if created < self._since:
+            return
+        self._asked.pop(node, None)
+        self._asked[node] = None
+        if len(self._asked) > MOST_ASKED + len(peers):
+            del self._asked[next(known for known in self._asked if known not in peers)]
+
+    def require(self, header: BatchHeader, mark: Mark | None) -> None:
+        """Require that the first batch of an unknown link begins at position 0 or follows a mark query.
+
+        Raises `LinkForgotten`.
+        """
+        covered = header.range
+        if covered.after and header.from_node not in self._asked and (mark is None or mark.epoch != covered.epoch):
+            raise LinkForgotten(
+                f"the receiver does not know the link up to position {covered.after}: ask for the link's mark first"
+            )

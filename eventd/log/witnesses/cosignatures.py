@@ -1,0 +1,157 @@
+"""Witnesses of this node's trees: what is offered to each, its cosignatures, and why one does not cosign."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, tile_reader
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch, for_update, insert_row, replacing
+from federation.errors import MalformedHistory
+from federation.history.notes import NoteSignature, read_note
+from federation.history.tiles import consistency_proof, inclusion_proof
+from federation.history.witnessing import Offer
+
+STALE: Final = "stale"
+"""The state of a witness that stands at a size from which nothing can be proven any more."""
+REFUSED: Final = "refused"
+"""The state of a witness that refuses to cosign."""
+_COLUMNS: Final = "tree, peer, size, cosigned_at, state, detail, asked_at"
+
+
+class Witness(NamedTuple):
+    """A peer as a witness of a tree: the size that it holds, and when it last cosigned (None: never).
+
+    `state` is empty, `stale` or `refused`; `detail` says why.
+    """
+
+    tree: int
+    peer: str
+    size: int
+    cosigned_at: int | None
+    state: str
+    detail: str
+    asked_at: int
+
+
+class DueOffer(NamedTuple):
+    """A checkpoint that a peer has not cosigned yet.
+
+    `offer` is None if nothing connects it any more with what the peer holds; `detail` says what is missing.
+    """
+
+    tree: Tree
+    checkpoint: StoredCheckpoint
+    offer: Offer | None
+    detail: str = ""
+
+
+def read_due_offer(conn: Connection, topic_id: int, peer: str) -> DueOffer | None:
+    """Return the last checkpoint of the open tree, as it is offered to a peer; None if the peer has cosigned it."""
+    tree = find_open_tree(conn, topic_id)
+    signed = None if tree is None else read_checkpoint_of(conn, tree.id)
+    if tree is None or signed is None:
+        return None
+    witness = find_witness(conn, tree.id, peer)
+    old = 0 if witness is None else witness.size
+    if old > signed.size or (witness is not None and old == signed.size and witness.cosigned_at is not None):
+        return None
+    read, note = tile_reader(conn, tree.id), read_note(signed.note.encode())
+    try:
+        if old:
+            offer = Offer(note, old, tuple(consistency_proof(old, signed.size, read)))
+        else:
+            path = tuple(inclusion_proof(0, signed.size, read))
+            offer = Offer(note, 0, (), tree.opening, path)
+    except MalformedHistory as error:  # tiles are pruned
+        return DueOffer(tree, signed, None, error.message)
+    return DueOffer(tree, signed, offer)
+
+
+def keep_cosignature(conn: Connection, tree_id: int, peer: str, size: int, signature: NoteSignature, now: int) -> bool:
+    """Add a verified cosignature to the note of a stored checkpoint; return whether the note had room for it."""
+    values = {"tree": tree_id, "peer": peer, "size": size, "cosigned_at": now, "state": "", "detail": ""}
+    insert_row(
+        conn,
+        "witnesses",
+        values | {"asked_at": now},
+        f"ON CONFLICT (tree, peer) DO UPDATE SET"
+        f" {replacing(['size', 'cosigned_at', 'state', 'detail', 'asked_at'])} WHERE witnesses.size <= excluded.size",
+    )
+    sql = f"SELECT note FROM checkpoints WHERE tree = ? AND size = ?{for_update(conn)}"
+    rows = fetch(conn, sql, (tree_id, size))
+    if not rows:
+        return False  # thinned out meanwhile
+    note = read_note(rows[0][0].encode())
+    if any((one.name, one.key_id) == (signature.name, signature.key_id) for one in note.signatures):
+        return True
+    try:
+        text = note.add(signature).encode().decode()
+    except MalformedHistory:
+        return False
+    execute(conn, "UPDATE checkpoints SET note = ? WHERE tree = ? AND size = ?", (text, tree_id, size))
+    return True
+
+
+def note_held_size(conn: Connection, tree_id: int, peer: str, size: int, now: int) -> None:
+    """Record the size of a tree that a peer holds, as the peer has shown with a note."""
+    values = {"tree": tree_id, "peer": peer, "size": size, "cosigned_at": None, "asked_at": now}
+    insert_row(conn, "witnesses", values, "ON CONFLICT (tree, peer) DO UPDATE SET size = excluded.size")
+
+
+def note_witness_state(conn: Connection, tree_id: int, peer: str, state: str, detail: str, now: int) -> None:
+    """Record why a peer does not cosign."""
+    values = {"tree": tree_id, "peer": peer, "size": 0, "state": state, "detail": detail, "asked_at": now}
+    changed = replacing(["state", "detail", "asked_at"])
+    insert_row(conn, "witnesses", values, f"ON CONFLICT (tree, peer) DO UPDATE SET {changed}")
+
+
+def find_witness(conn: Connection, tree_id: int, peer: str) -> Witness | None:
+    """Return a peer as a witness of a tree; None if it never was one."""
+    rows = fetch(conn, f"SELECT {_COLUMNS} FROM witnesses WHERE tree = ? AND peer = ?", (tree_id, peer))
+    return Witness(*rows[0]) if rows else None
+
+
+def read_witnesses(conn: Connection, tree_id: int) -> list[Witness]:
+    """Return the witnesses of a tree, by peer."""
+    rows = fetch(conn, f"SELECT {_COLUMNS} FROM witnesses WHERE tree = ? ORDER BY peer", (tree_id,))
+    return [Witness(*row) for row in rows]
+
+
+def count_cosigned(conn: Connection, tree_id: int, size: int) -> int:
+    """Return how many peers have cosigned a checkpoint of a tree with at least this size."""
+    sql = "SELECT count(*) FROM witnesses WHERE tree = ? AND size >= ? AND cosigned_at IS NOT NULL"
+    return int(fetch(conn, sql, (tree_id, size))[0][0])
+
+
+def reset_witness(conn: Connection, topic_id: int, peer: str) -> int:
+    """Forget what a peer holds of this node's trees: it is asked anew. Returns of how many trees."""
+    sql = "DELETE FROM witnesses WHERE peer = ? AND tree IN (SELECT id FROM trees WHERE topic_id = ?)"
+    return execute(conn, sql, (peer, topic_id))
+
+
+def prove_consistency(conn: Connection, topic_id: int, origin: str, old: int, size: int) -> list[bytes]:
+    """Return the consistency proof between two sizes of a tree of this node. Raises MalformedHistory."""
+    rows = fetch(conn, "SELECT id, size FROM trees WHERE topic_id = ? AND origin = ?", (topic_id, origin))
+    if not rows or size > rows[0][1]:
+        signed = rows[0][1] if rows else 0
+        raise MalformedHistory(f"{origin} has {signed} signed leaves here, and not {size}", reason="size")
+    return consistency_proof(old, size, tile_reader(conn, rows[0][0]))
+
+
+def forget_witness(conn: Connection, tree_id: int, peer: str) -> None:
+    """Forget what a peer held of a tree: it holds nothing any more."""
+    execute(conn, "DELETE FROM witnesses WHERE tree = ? AND peer = ?", (tree_id, peer))
+
+
+def read_witness_ages(conn: Connection, topic_id: int, now: int) -> dict[str, int]:
+    """Return for each witness of the open tree for how many microseconds it has not cosigned what was signed.
+
+    0: it has cosigned the last checkpoint.
+    """
+    tree = find_open_tree(conn, topic_id)
+    if tree is None:
+        return {}
+    first = "SELECT min(signed_at) FROM checkpoints WHERE tree = w.tree AND size > w.size"
+    rows = fetch(conn, f"SELECT peer, ({first}) FROM witnesses AS w WHERE tree = ?", (tree.id,))
+    return {peer: 0 if since is None else max(0, now - since) for peer, since in rows}

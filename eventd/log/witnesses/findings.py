@@ -1,0 +1,146 @@
+"""Findings about histories: forks, rollbacks and what could not be proven, with the notes that show them.
+
+They stay until their group is deleted; a finding that an operator has confirmed is not shown as open any more.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch, insert_row
+
+MOST_FINDINGS: Final = 100
+"""Maximum number of findings about one tree."""
+_COLUMNS: Final = "id, origin, node, kind, size, other_size, note, other_note, detail, found_at, confirmed_at"
+
+
+class FindingKind(StrEnum):
+    """What a finding says of a tree."""
+
+    FORK = "fork"
+    """Its key signed two states that cannot both be true."""
+    ROLLED_BACK = "rolled_back"
+    """Its node continues from fewer leaves than it had signed: a restore from a backup, which it states."""
+    OLDER_COPY = "older_copy"
+    """It is a tree of this node, of which another node holds a later state: this database is a copy."""
+    PENDING = "pending"
+    """Two sizes of it were seen by different nodes, and its node has not proven yet that they fit together."""
+    UNPROVEN = "unproven"
+    """The same, for a day; or it names a tree before it that was never seen."""
+    RESET = "reset"
+    """An operator had this node forget what it held of it."""
+
+
+OPEN_KINDS: Final = (FindingKind.FORK, FindingKind.ROLLED_BACK, FindingKind.OLDER_COPY, FindingKind.UNPROVEN)
+"""The kinds that an operator should look at."""
+
+
+class HistoryFinding(NamedTuple):
+    """A finding about a tree: `note` of size `size` is what this node held or signed, `other_note` does not fit to it.
+
+    Times are microseconds since 1970; `confirmed_at` is None until an operator has confirmed it.
+    """
+
+    id: int
+    origin: str
+    node: str
+    kind: str
+    size: int
+    other_size: int
+    note: str
+    other_note: str
+    detail: str
+    found_at: int
+    confirmed_at: int | None
+
+
+class NewFinding(NamedTuple):
+    """What is to be kept as a finding."""
+
+    origin: str
+    node: str
+    kind: FindingKind
+    size: int
+    other_size: int
+    note: str
+    other_note: str
+    detail: str
+
+
+def keep_finding(conn: Connection, topic_id: int, found: NewFinding, now: int) -> bool:
+    """Keep a finding, unless it is known or the tree has `MOST_FINDINGS`; return whether it is new."""
+    same = "SELECT 1 FROM history_findings WHERE topic_id = ? AND origin = ? AND kind = ? AND other_note = ?"
+    if fetch(conn, same, (topic_id, found.origin, found.kind.value, found.other_note)):
+        return False
+    count = "SELECT count(*) FROM history_findings WHERE topic_id = ? AND origin = ?"
+    if fetch(conn, count, (topic_id, found.origin))[0][0] >= MOST_FINDINGS:
+        return False
+    values = found._asdict() | {"kind": found.kind.value, "topic_id": topic_id, "found_at": now}
+    insert_row(conn, "history_findings", values)
+    return True
+
+
+def read_findings(conn: Connection, topic_id: int, *, after: int = 0, limit: int = 1000) -> list[HistoryFinding]:
+    """Return findings of a group with ids above `after`, oldest first; those that are pending are not among them."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND id > ? AND kind <> ? ORDER BY id"
+        f" LIMIT {int(limit)}"
+    )
+    rows = fetch(conn, sql, (topic_id, after, FindingKind.PENDING.value))
+    return [HistoryFinding(*row) for row in rows]
+
+
+def count_open(conn: Connection, topic_id: int) -> dict[str, int]:
+    """Return how many findings an operator has not confirmed yet, by kind."""
+    kinds = ", ".join("?" * len(OPEN_KINDS))
+    sql = (
+        f"SELECT kind, count(*) FROM history_findings WHERE topic_id = ? AND kind IN ({kinds})"
+        " AND confirmed_at IS NULL GROUP BY kind"
+    )
+    return dict(fetch(conn, sql, (topic_id, *(kind.value for kind in OPEN_KINDS))))
+
+
+def is_forked(conn: Connection, topic_id: int, node: str) -> bool:
+    """Return whether a fork of a node's trees was found that no operator has confirmed."""
+    sql = "SELECT 1 FROM history_findings WHERE topic_id = ? AND node = ? AND kind = ? AND confirmed_at IS NULL LIMIT 1"
+    return bool(fetch(conn, sql, (topic_id, node, FindingKind.FORK.value)))
+
+
+def confirm_findings(conn: Connection, topic_id: int, node: str, now: int) -> int:
+    """Confirm all open findings about the trees of a node; return how many there were."""
+    sql = "UPDATE history_findings SET confirmed_at = ? WHERE topic_id = ? AND node = ? AND confirmed_at IS NULL"
+    return execute(conn, sql, (now, topic_id, node))
+
+
+# --- pending ones -------------------------------------------------------------------------------------------------
+
+
+def has_pending(conn: Connection, topic_id: int, origin: str) -> bool:
+    """Return whether two sizes of a tree wait for their proof."""
+    sql = "SELECT 1 FROM history_findings WHERE topic_id = ? AND origin = ? AND kind = ? LIMIT 1"
+    return bool(fetch(conn, sql, (topic_id, origin, FindingKind.PENDING.value)))
+
+
+def read_pending(conn: Connection, topic_id: int, node: str) -> list[HistoryFinding]:
+    """Return the pairs of sizes that wait for a proof of their node."""
+    sql = f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND node = ? AND kind = ? ORDER BY id"
+    return [HistoryFinding(*row) for row in fetch(conn, sql, (topic_id, node, FindingKind.PENDING.value))]
+
+
+def settle_pending(conn: Connection, finding_id: int, kind: FindingKind | None, detail: str = "") -> None:
+    """Turn a pending pair into a finding of another kind, or delete it if its node has proven that both fit."""
+    if kind is None:
+        execute(conn, "DELETE FROM history_findings WHERE id = ?", (finding_id,))
+    else:
+        sql = "UPDATE history_findings SET kind = ?, detail = ? WHERE id = ?"
+        execute(conn, sql, (kind.value, detail, finding_id))
+
+
+def expire_pending(conn: Connection, topic_id: int, before: int) -> int:
+    """Turn pairs that were found before this time into findings without a proof; return how many."""
+    sql = "UPDATE history_findings SET kind = ?, detail = ? WHERE topic_id = ? AND kind = ? AND found_at < ?"
+    detail = "its node has not proven in 24 h that the two sizes belong to one tree"
+    values = (FindingKind.UNPROVEN.value, detail, topic_id, FindingKind.PENDING.value, before)
+    return execute(conn, sql, values)

@@ -1,0 +1,112 @@
+"""Keys of the histories of other nodes, and how each is known.
+
+A key is never replaced by another one that its node shows, unless the known one has signed the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch, insert_row, replacing
+from federation.history.entries import OpeningEntry
+from federation.history.witnessing import KeySource, KnownKey, take_key, take_successor
+
+LOG: Final = "log"
+WITNESS: Final = "witness"
+_COLUMNS: Final = "node, kind, key, source, pin, learned_at, refused, refused_at"
+
+Pins = Mapping[tuple[str, str], bytes]
+"""The declared keys by node and kind."""
+
+
+class StoredKey(NamedTuple):
+    """A key of another node. `pin`: the declared key that it is, or that signed its succession; None: not declared.
+
+    `refused`: the last other key that the node has shown.
+    """
+
+    node: str
+    kind: str
+    key: bytes
+    source: str
+    pin: bytes | None
+    learned_at: int
+    refused: bytes | None
+    refused_at: int | None
+
+
+def read_keys(conn: Connection, topic_id: int) -> list[StoredKey]:
+    """Return the known keys of a group's other nodes, by node and kind."""
+    rows = fetch(conn, f"SELECT {_COLUMNS} FROM history_keys WHERE topic_id = ? ORDER BY node, kind", (topic_id,))
+    return [_stored(row) for row in rows]
+
+
+def _find(conn: Connection, topic_id: int, node: str, kind: str) -> StoredKey | None:
+    sql = f"SELECT {_COLUMNS} FROM history_keys WHERE topic_id = ? AND node = ? AND kind = ?"
+    rows = fetch(conn, sql, (topic_id, node, kind))
+    return _stored(rows[0]) if rows else None
+
+
+def _stored(row: tuple[str, str, bytes, str, bytes | None, int, bytes | None, int | None]) -> StoredKey:
+    node, kind, key, source, pin, learned_at, refused, refused_at = row
+    shown = None if refused is None else bytes(refused)
+    return StoredKey(node, kind, bytes(key), source, None if pin is None else bytes(pin), learned_at, shown, refused_at)
+
+
+def known_key(conn: Connection, topic_id: int, node: str, kind: str, pins: Pins) -> KnownKey | None:
+    """Return what is known of a key: a declared one counts more than a learned one, and so do its successors."""
+    stored, pin = _find(conn, topic_id, node, kind), pins.get((node, kind))
+    if pin is not None:
+        return KnownKey(stored.key if stored and stored.pin == pin else pin, KeySource.PINNED)
+    if stored is None:
+        return None
+    # A key that is not declared any more counts as the weakest, until its node shows it again.
+    source = KeySource(stored.source)
+    return KnownKey(stored.key, KeySource.SHARED if source is KeySource.PINNED else source)
+
+
+def learn_key(
+    conn: Connection, topic_id: int, node: str, kind: str, offered: KnownKey, pins: Pins, now: int
+) -> KnownKey:
+    """Return what is known of a key after its node has shown one, and keep it. Raises KeyChanged."""
+    known = known_key(conn, topic_id, node, kind, pins)
+    return _keep(conn, topic_id, (node, kind), known, take_key(node, known, offered), pins, now)
+
+
+def learn_successor(
+    conn: Connection, topic_id: int, entry: OpeningEntry, source: KeySource, pins: Pins, now: int
+) -> KnownKey:
+    """Return what is known of a node's log key after it has opened a tree, and keep it. Raises KeyChanged."""
+    node = entry.opening.origin.node
+    known = known_key(conn, topic_id, node, LOG, pins)
+    return _keep(conn, topic_id, (node, LOG), known, take_successor(entry, known, source), pins, now)
+
+
+def _keep(
+    conn: Connection, topic_id: int, of: tuple[str, str], known: KnownKey | None, key: KnownKey, pins: Pins, now: int
+) -> KnownKey:
+    stored = _find(conn, topic_id, *of)
+    row = {"key": key.public, "source": key.source.value, "pin": pins.get(of)}
+    if known != key or stored is None or (stored.key, stored.pin) != (key.public, row["pin"]):
+        node, kind = of
+        values = {"topic_id": topic_id, "node": node, "kind": kind, **row, "learned_at": now}
+        values |= {"refused": None, "refused_at": None}
+        changed = replacing(["key", "source", "pin", "learned_at", "refused", "refused_at"])
+        insert_row(conn, "history_keys", values, f"ON CONFLICT (topic_id, node, kind) DO UPDATE SET {changed}")
+    return key
+
+
+def note_refused_key(conn: Connection, topic_id: int, node: str, kind: str, shown: bytes, now: int) -> bool:
+    """Record that a node has shown another key than the known one; return whether that is new."""
+    sql = (
+        "UPDATE history_keys SET refused = ?, refused_at = ? WHERE topic_id = ? AND node = ? AND kind = ?"
+        " AND (refused IS NULL OR refused <> ?)"
+    )
+    return execute(conn, sql, (shown, now, topic_id, node, kind, shown)) > 0
+
+
+def forget_keys(conn: Connection, topic_id: int, node: str) -> int:
+    """Forget the learned keys of a node, so that the ones it shows next are taken over; return how many there were."""
+    return execute(conn, "DELETE FROM history_keys WHERE topic_id = ? AND node = ?", (topic_id, node))

@@ -1,0 +1,318 @@
+"""Trees of other nodes that this node witnesses: what it holds of each, and the decision on an offered checkpoint.
+
+A decision reads, compares and stores in one transaction, so that of two racing offers only one can be cosigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
+from eventd.log.witnesses.keys import LOG, Pins, known_key, learn_successor, note_refused_key
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch, for_update, insert_row
+from federation.errors import (
+    HistoryError,
+    KeyChanged,
+    MessageError,
+    OtherCheckpoint,
+    TooManyQueries,
+    TreeForked,
+    WrongSender,
+)
+from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint, read_origin
+from federation.history.entries import OpeningEntry, read_opening_entry
+from federation.history.notes import LOG_KEY, NoteKey, SignedNote, read_note, read_vkey
+from federation.history.witnessing import (
+    HeldCheckpoint,
+    KeySource,
+    Offer,
+    Succession,
+    check_offer,
+    judge_succession,
+)
+
+MOST_ORIGINS: Final = 1024
+"""Maximum number of trees of other nodes that are witnessed in a group."""
+MOST_TREES: Final = 16
+"""Maximum number of trees of one node: of more, those that were witnessed last are kept."""
+_COLUMNS: Final = "origin, node, log_key, size, root, note, opened_at, witnessed_at"
+
+
+class WitnessedTree(NamedTuple):
+    """What is held of a tree of another node: its last checkpoint that was cosigned here, and its verifier key."""
+
+    origin: str
+    node: str
+    log_key: str
+    size: int
+    root: bytes
+    note: str
+    opened_at: int
+    witnessed_at: int
+
+    @property
+    def held(self) -> HeldCheckpoint:
+        """The checkpoint that is held."""
+        return HeldCheckpoint(Checkpoint(read_origin(self.origin), self.size, self.root), self.note)
+
+    @property
+    def key(self) -> NoteKey:
+        """The verifier key of the tree."""
+        return read_vkey(self.log_key, LOG_KEY)
+
+
+class OfferFrom(NamedTuple):
+    """An offered checkpoint and where it comes from: the group, the node, and how strong the node's word is on keys.
+
+    `peers` are the node names of declared peers, whose trees displace those of others; `pins` the declared keys.
+    """
+
+    topic_id: int
+    group: str
+    node: str
+    source: KeySource
+    pins: Pins
+    peers: Collection[str]
+    offer: Offer
+
+
+class Decision(NamedTuple):
+    """The checkpoint to cosign, or the error that answers the offer; and the findings that were new."""
+
+    checkpoint: Checkpoint | None
+    error: MessageError | None = None
+    findings: tuple[FindingKind, ...] = ()
+
+
+def decide(conn: Connection, offered: OfferFrom, now: int) -> Decision:
+    """Decide on an offered checkpoint, and store what is held from now on.
+
+    An error is returned and not raised, because what was found by it is stored all the same.
+    """
+    try:
+        stated = read_checkpoint(offered.offer.note.text)
+        if stated.origin[:2] != (offered.group, offered.node):
+            raise WrongSender(f"{offered.node} offers the tree {stated.origin}, which is not its own")
+    except MessageError as error:
+        return Decision(None, error)
+    tree = find_witnessed(conn, offered.topic_id, str(stated.origin), locked=True)
+    try:
+        if tree is None:
+            return _admit(conn, offered, stated, now)
+        checkpoint = check_offer(offered.offer, tree.key, tree.held)
+        _require_known(conn, offered, tree.key)
+        return _advance(conn, offered, tree, checkpoint, now)
+    except TreeForked as error:
+        assert tree is not None
+        found = _fork(tree, stated, offered.offer.note, error.message)
+        return Decision(None, error, _kept(conn, offered.topic_id, found, now))
+    except MessageError as error:
+        return Decision(None, error)
+
+
+def _require_known(conn: Connection, offered: OfferFrom, key: NoteKey) -> None:
+    """Raise KeyChanged for a tree whose key is not the one that is known by now, as after it was declared."""
+    known = known_key(conn, offered.topic_id, offered.node, LOG, offered.pins)
+    if known is not None and known.public != key.public:
+        note = f"the tree {key.name} is signed with the key {key.public.hex()}, but {known.public.hex()} is known"
+        raise KeyChanged(f"{note} of {offered.node} ({known.source}): it has been replaced, or another one is declared")
+
+
+def _advance(conn: Connection, offered: OfferFrom, tree: WitnessedTree, checkpoint: Checkpoint, now: int) -> Decision:
+    sql = (
+        "UPDATE witnessed SET size = ?, root = ?, note = ?, witnessed_at = ? WHERE topic_id = ? AND origin = ?"
+        " AND size = ?"
+    )
+    note = offered.offer.note.encode().decode()
+    values = (checkpoint.size, checkpoint.root, note, now, offered.topic_id, tree.origin, tree.size)
+    if not execute(conn, sql, values):
+        raise OtherCheckpoint(f"another offer of {tree.origin} was stored meanwhile", note=tree.note)
+    return Decision(checkpoint)
+
+
+def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -> Decision:
+    """Decide on the first checkpoint of a tree: it teaches the key of the tree, and says what went before."""
+    offer = offered.offer
+    if not offer.opening:
+        raise OtherCheckpoint(f"nothing is held of {stated.origin}: offer it with its opening entry")
+    entry = read_opening_entry(offer.opening)
+    key = entry.opening.key
+    checkpoint = check_offer(offer, key, None)
+    try:
+        learn_successor(conn, offered.topic_id, entry, offered.source, offered.pins, now)
+    except KeyChanged as error:
+        note_refused_key(conn, offered.topic_id, offered.node, LOG, key.public, now)
+        return Decision(None, error)
+    findings = _judge_previous(conn, offered, entry, now)
+    _make_room(conn, offered)
+    values = WitnessedTree(
+        origin=str(checkpoint.origin),
+        node=offered.node,
+        log_key=key.text(),
+        size=checkpoint.size,
+        root=checkpoint.root,
+        note=offer.note.encode().decode(),
+        opened_at=entry.opening.time,
+        witnessed_at=now,
+    )
+    row = {"topic_id": offered.topic_id} | values._asdict()
+    if not insert_row(conn, "witnessed", row, "ON CONFLICT DO NOTHING RETURNING size"):
+        raise TooManyQueries("the tree is being offered by another request")
+    return Decision(checkpoint, None, findings)
+
+
+def _judge_previous(conn: Connection, offered: OfferFrom, entry: OpeningEntry, now: int) -> tuple[FindingKind, ...]:
+    """Compare what a new tree says of the one before it with what is held."""
+    before = entry.opening.previous
+    last = find_witnessed(conn, offered.topic_id, str(before.origin)) if before else None
+    last = last or read_last_of(conn, offered.topic_id, offered.node)
+    if last is None:
+        return ()
+    verdict, abandoned = judge_succession(entry, last.held.checkpoint)
+    if verdict is Succession.CONTINUES:
+        return ()
+    new, other = str(entry.opening.origin), before.size if before else 0
+    kind, detail = {
+        Succession.ROLLED_BACK: (
+            FindingKind.ROLLED_BACK,
+            f"{new} was opened after {other} of {last.size} leaves of {last.origin}: {abandoned} are abandoned; their"
+            " events are where a peer or the lake has them",
+        ),
+        Succession.FORKED: (
+            FindingKind.FORK,
+            f"{new} names another root of {last.origin} at size {last.size}, {(before.root if before else b'').hex()},"
+            f" than the one that was cosigned, {last.root.hex()}",
+        ),
+        Succession.UNKNOWN: (
+            FindingKind.UNPROVEN,
+            f"{new} follows {before.origin if before else '-'}, which was never offered here: nothing connects it with"
+            f" the {last.size} leaves of {last.origin}",
+        ),
+    }[verdict]
+    note = offered.offer.opening[1:].decode()
+    found = NewFinding(last.origin, offered.node, kind, last.size, other, last.note, note, detail)
+    return _kept(conn, offered.topic_id, found, now)
+
+
+def _make_room(conn: Connection, offered: OfferFrom) -> None:
+    """Forget trees of the node that it has long left, and for a declared peer one of an undeclared node.
+
+    Raises TooManyQueries: members can invent names, which must not displace the trees of peers.
+    """
+    topic = offered.topic_id
+    theirs = fetch(
+        conn,
+        "SELECT origin FROM witnessed WHERE topic_id = ? AND node = ? ORDER BY witnessed_at DESC, origin",
+        (topic, offered.node),
+    )
+    for (origin,) in theirs[MOST_TREES - 1 :]:
+        execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (topic, origin))
+    ((count,),) = fetch(conn, "SELECT count(*) FROM witnessed WHERE topic_id = ?", (topic,))
+    if count < MOST_ORIGINS:
+        return
+    sql = "SELECT origin, node FROM witnessed WHERE topic_id = ? ORDER BY witnessed_at, origin"
+    strangers = (origin for origin, node in fetch(conn, sql, (topic,)) if node not in offered.peers)
+    surplus = next(strangers, None) if offered.node in offered.peers else None
+    if surplus is None:
+        raise TooManyQueries(f"{MOST_ORIGINS} trees are witnessed in this group, which is the limit")
+    execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (topic, surplus))
+
+
+def _fork(tree: WitnessedTree, stated: Checkpoint, note: SignedNote, detail: str) -> NewFinding:
+    text = note.encode().decode()
+    return NewFinding(tree.origin, tree.node, FindingKind.FORK, tree.size, stated.size, tree.note, text, detail)
+
+
+def _kept(conn: Connection, topic_id: int, found: NewFinding, now: int) -> tuple[FindingKind, ...]:
+    return (found.kind,) if keep_finding(conn, topic_id, found, now) else ()
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def find_witnessed(conn: Connection, topic_id: int, origin: str, *, locked: bool = False) -> WitnessedTree | None:
+    """Return what is held of a tree of another node; `locked` until the transaction ends."""
+    end = for_update(conn) if locked else ""
+    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND origin = ?{end}"
+    rows = fetch(conn, sql, (topic_id, origin))
+    return _tree(rows[0]) if rows else None
+
+
+def read_last_of(conn: Connection, topic_id: int, node: str) -> WitnessedTree | None:
+    """Return the tree of a node that was opened last, of those that are held."""
+    found = read_of(conn, topic_id, node)
+    return found[0] if found else None
+
+
+def read_of(conn: Connection, topic_id: int, node: str) -> list[WitnessedTree]:
+    """Return what is held of the trees of a node, the last opened one first."""
+    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND node = ? ORDER BY opened_at DESC, origin"
+    return [_tree(row) for row in fetch(conn, sql, (topic_id, node))]
+
+
+def read_witnessed(conn: Connection, topic_id: int) -> list[WitnessedTree]:
+    """Return what is held of the trees of other nodes, by node and origin."""
+    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? ORDER BY node, origin"
+    return [_tree(row) for row in fetch(conn, sql, (topic_id,))]
+
+
+def read_news(conn: Connection, topic_id: int, since: int, but: str, limit: int) -> list[WitnessedTree]:
+    """Return trees that were witnessed after this time, the newest first, without those of one node."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND witnessed_at > ? AND node <> ?"
+        f" ORDER BY witnessed_at DESC, origin LIMIT {int(limit)}"
+    )
+    return [_tree(row) for row in fetch(conn, sql, (topic_id, since, but))]
+
+
+def _tree(row: tuple[str, str, str, int, bytes, str, int, int]) -> WitnessedTree:
+    origin, node, log_key, size, root, note, opened_at, witnessed_at = row
+    return WitnessedTree(origin, node, log_key, size, bytes(root), note, opened_at, witnessed_at)
+
+
+def forget_trees(conn: Connection, topic_id: int, node: str, now: int) -> int:
+    """Forget what is held of the trees of a node, and record that; return of how many."""
+    trees = read_of(conn, topic_id, node)
+    for tree in trees:
+        detail = f"an operator reset it: {tree.size} leaves were held"
+        found = NewFinding(tree.origin, node, FindingKind.RESET, tree.size, 0, tree.note, f"reset {now}", detail)
+        keep_finding(conn, topic_id, found, now)
+    execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND node = ?", (topic_id, node))
+    return len(trees)
+
+
+# --- notes that other nodes pass on -------------------------------------------------------------------------------
+
+
+def compare_notes(
+    conn: Connection, topic_id: int, group: str, notes: Sequence[str], teller: str, now: int
+) -> tuple[FindingKind, ...]:
+    """Compare notes that another node passes on with what is held; return the kinds of new findings.
+
+    Two roots at one size are a fork. Two sizes are pending until the tree's own node has proven that both fit. A note
+    of a tree that is not held proves nothing here: a node that passes notes on teaches no key.
+    """
+    found: list[FindingKind] = []
+    for text in notes:
+        try:
+            note = read_note(text.encode(errors="replace"))
+            stated = read_checkpoint(note.text)
+            tree = find_witnessed(conn, topic_id, str(stated.origin)) if stated.origin.group == group else None
+            if tree is None or (stated.size, stated.root) == (tree.size, tree.root):
+                continue
+            open_checkpoint(note, tree.key)
+        except HistoryError:
+            continue  # it proves nothing, also not about its teller, which may have it from another node
+        if stated.size == tree.size:
+            detail = (
+                f"{tree.origin} has two roots at size {tree.size}: {tree.root.hex()} was cosigned here,"
+                f" {stated.root.hex()} is what {teller} holds"
+            )
+            found += _kept(conn, topic_id, _fork(tree, stated, note, detail), now)
+        elif not has_pending(conn, topic_id, tree.origin):
+            detail = f"{teller} holds {stated.size} leaves of {tree.origin}, this node {tree.size}"
+            pending = _fork(tree, stated, note, detail)._replace(kind=FindingKind.PENDING)
+            keep_finding(conn, topic_id, pending, now)
+    return tuple(found)

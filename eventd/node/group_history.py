@@ -1,0 +1,123 @@
+"""The history of one group while the node serves it: its keys, its sealer, and its witnesses, as declared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from eventd.egress.transport.transport import Transport
+from eventd.log.core.eventlog import EventLog
+from eventd.log.history.open_tree import TreeOwner
+from eventd.net.address_rules import AddressRules
+from eventd.node.history_keys import NodeKeys, load_history_keys
+from eventd.node.sealing import Sealer, SealMetrics
+from eventd.resources.configuration import GroupConfig
+from eventd.runtime.supervisor import Supervisor
+from eventd.witnessing.answering import HistoryAnswers
+from eventd.witnessing.asking import HistoryAsker
+from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate, WitnessMetrics
+from eventd.witnessing.offering import Offers
+from federation.history.notes import WITNESS_KEY, NoteSigner
+from federation.history.witnessing import witness_name
+from federation.keys import KeyRing
+
+
+class HistoryMetrics(SealMetrics, WitnessMetrics, Protocol):
+    """Interface of the metrics of histories."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryDependencies:
+    """Dependencies shared by the histories of all groups. `rules` judge the addresses of peers."""
+
+    log: EventLog
+    transport: Transport
+    rules: AddressRules | None
+    supervisor: Supervisor
+    metrics: HistoryMetrics
+
+
+class GroupHistory:
+    """Keeps the history of one group as it is declared.
+
+    `config` returns the group as declared now. `answers` answers the questions of peers; None while no history is kept.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], GroupConfig],
+        topic_id: int,
+        ring: Callable[[], KeyRing],
+        dependencies: HistoryDependencies,
+    ) -> None:
+        self._config = config
+        self._topic_id = topic_id
+        self._ring = ring
+        self._dependencies = dependencies
+        self._declared: tuple[bool, str] | None = None
+        self._sealing: asyncio.Task[None] | None = None
+        self._offers: Offers | None = None
+        self.answers: HistoryAnswers | None = None
+
+    def keep(self, data_dir: Path) -> None:
+        """Keep the history as it is declared now; the keys of a node with a Postgres database are in `data_dir`."""
+        config = self._config()
+        declared = config.keeps_history, config.node_name
+        if declared == self._declared:
+            return
+        self.stop()
+        self._declared = declared
+        ours = self._dependencies
+        # Beside the database where that is a file, as the head file.
+        path = ours.log.database.path
+        keys = _Keys(self._config, data_dir if path is None else path.parent, ours.log)
+        gate = SigningGate()
+        witness = GroupWitness(self._config, self._topic_id, ours.log, keys.read, ours.metrics, gate)
+        if config.keeps_history:
+            self.answers = HistoryAnswers(witness)
+            log = ours.log
+            asker = HistoryAsker(ours.transport, self._ring, log.clock, log.chance.token, ours.rules)
+            self._offers = Offers(witness, asker, ours.supervisor.keep)
+        else:
+            gate.answered()  # no peer is asked: only the last records of the present tree are sealed
+        sealer = Sealer(witness, ours.metrics, self._note_growth)
+        self._sealing = ours.supervisor.keep(sealer.run, f"history of {config.name}")
+
+    def follow_peers(self) -> None:
+        """Offer the checkpoints to the peers that are declared now."""
+        if self._offers is not None:
+            self._offers.follow(self._config().peers)
+
+    def _note_growth(self) -> None:
+        if self._offers is not None:
+            self._offers.grown()
+
+    def stop(self) -> None:
+        """End sealing and offers."""
+        if self._sealing is not None:
+            self._sealing.cancel()
+        if self._offers is not None:
+            self._offers.stop()
+        self._sealing = self._offers = self.answers = self._declared = None
+
+
+class _Keys:
+    """The keys of this node in one group, read from their file when they are first needed."""
+
+    def __init__(self, config: Callable[[], GroupConfig], folder: Path, log: EventLog) -> None:
+        self._config = config
+        self._folder = folder
+        self._log = log
+        self._loaded: NodeKeys | None = None
+
+    async def read(self) -> GroupKeys:
+        """Return the keys. Raises `SettingsError` if their file cannot be used."""
+        if self._loaded is None:
+            self._loaded = await asyncio.to_thread(load_history_keys, self._folder, self._log.chance)
+        config, keys = self._config(), self._loaded
+        owner = TreeOwner(config.name, config.node_name, keys.log, keys.retired)
+        name = witness_name(config.name, config.node_name)
+        return GroupKeys(owner, NoteSigner(name, WITNESS_KEY, keys.witness))

@@ -1,0 +1,127 @@
+"""The keys with which a node signs its histories and cosigns those of others: a file beside its data.
+
+They are never in the database: a copy of it is then not enough to sign in the node's name, and a backup of it holds no
+secret.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from eventd.errors import SettingsError
+from eventd.runtime.chance import Chance
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+KEY_FILE: Final = "history.key"
+"""The name of the file in the data directory."""
+_BYTES: Final = 32
+LOG, WITNESS, RETIRED = "log", "witness", "retired"
+
+
+class NodeKeys(NamedTuple):
+    """The private keys of a node: of its trees, and with which it cosigns those of others.
+
+    `retired` was the key of its trees before a rotation: it signs the change, and nothing else.
+    """
+
+    log: Ed25519PrivateKey
+    witness: Ed25519PrivateKey
+    retired: Ed25519PrivateKey | None = None
+
+
+def load_history_keys(folder: Path, chance: Chance) -> NodeKeys:
+    """Return the keys in this folder; missing ones are made. Raises `SettingsError` if the file cannot be used."""
+    path = folder / KEY_FILE
+    try:
+        with _locked(folder):
+            found = _parse(path.read_text(encoding="ascii")) if path.exists() else {}
+            made = {name: found.get(name) or chance.token(_BYTES) for name in (LOG, WITNESS)}
+            if found | made != found:
+                _write(path, found | made, chance.token(8).hex())
+            return _keys(found | made)
+    except (OSError, ValueError) as error:
+        raise _unusable(path, error) from None
+
+
+def rotate_log_key(folder: Path, chance: Chance, *, lost: bool) -> NodeKeys:
+    """Replace the key of the trees by a new one, and return the keys; the replaced one signs the change unless `lost`.
+
+    Raises `SettingsError` if the file cannot be used.
+    """
+    path = folder / KEY_FILE
+    try:
+        with _locked(folder):
+            found = {} if lost and not path.exists() else _parse(path.read_text(encoding="ascii"))
+            made = {LOG: chance.token(_BYTES), WITNESS: found.get(WITNESS) or chance.token(_BYTES)}
+            made |= {RETIRED: found[LOG]} if LOG in found and not lost else {}
+            _write(path, made, chance.token(8).hex())
+            return _keys(made)
+    except (OSError, ValueError) as error:
+        raise _unusable(path, error) from None
+
+
+def _keys(secrets: dict[str, bytes]) -> NodeKeys:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    read = Ed25519PrivateKey.from_private_bytes
+    retired = secrets.get(RETIRED)
+    return NodeKeys(read(secrets[LOG]), read(secrets[WITNESS]), None if retired is None else read(retired))
+
+
+def _unusable(path: Path, error: Exception) -> SettingsError:
+    return SettingsError(
+        f"the keys of the history in {path} cannot be used: {error}",
+        hint="restore the file from where it was kept; without it, move it away: new keys and new trees begin",
+    )
+
+
+def _parse(text: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for line in text.splitlines():
+        name, blank, secret = line.partition(" ")
+        if name not in (LOG, WITNESS, RETIRED) or not blank or name in found:
+            raise ValueError("each line must be `log`, `witness` or `retired`, a blank, and 32 bytes in base64")
+        found[name] = b64decode(secret, validate=True)
+        if len(found[name]) != _BYTES:
+            raise ValueError(f"the key `{name}` has {len(found[name])} bytes, not {_BYTES}")
+    if LOG not in found:
+        raise ValueError("it has no line `log`")
+    return found
+
+
+def _write(path: Path, secrets: dict[str, bytes], suffix: str) -> None:
+    """Write the file whole or not at all."""
+    new = path.with_name(f"{path.name}.{suffix}")
+    lines = [f"{name} {b64encode(secret).decode()}\n" for name, secret in secrets.items()]
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write("".join(lines).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder: of several processes of a node that start at the same time, one makes the keys."""
+    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

@@ -1,0 +1,132 @@
+"""What the answers and the offers of one group share: its keys, notes that arrive, and whether it may sign yet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.history.open_tree import TreeOwner
+from eventd.log.witnesses.findings import FindingKind
+from eventd.log.witnesses.keys import Pins
+from eventd.log.witnesses.own_notes import OwnNote, Shown, take_own_note
+from eventd.log.witnesses.witnessed import compare_notes, read_of
+from eventd.resources.configuration import GroupConfig
+from federation.history.exchange import fit_notes
+from federation.history.notes import NoteSigner
+
+logger = logging.getLogger("eventd.history")
+
+MOST_OF_A_NODE: Final = 4
+"""How many notes of the trees of a node are shown to it: those that it opened last."""
+
+
+class WitnessMetrics(Protocol):
+    """Interface of the metrics of witnesses."""
+
+    def history_cosigned(self, group: str, peer: str, result: str) -> None: ...
+
+    def history_found(self, group: str, kind: str) -> None: ...
+
+
+class GroupKeys(NamedTuple):
+    """The keys with which this node signs in a group: as the owner of trees, and as a witness."""
+
+    owner: TreeOwner
+    witness: NoteSigner
+
+
+class SigningGate:
+    """Whether a node may sign in a tree that it found at its start.
+
+    Its database may be an older copy. So it signs after one of the peers has answered what it holds of the tree, or if
+    none of them can answer.
+    """
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+        self._unable: set[str] = set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the node may sign."""
+        return self._open.is_set()
+
+    def answered(self) -> None:
+        """Note that a peer has said what it holds."""
+        self._open.set()
+
+    def cannot_answer(self, peer: str, peers: Iterable[str]) -> None:
+        """Note that a peer's program knows no histories; `peers` are all that are asked."""
+        self._unable.add(peer)
+        self.consider(peers)
+
+    def consider(self, peers: Iterable[str]) -> None:
+        """Open the gate if none of the peers that are asked can answer."""
+        if set(peers) <= self._unable:
+            self._open.set()
+
+    async def wait(self) -> None:
+        """Wait until the node may sign."""
+        await self._open.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWitness:
+    """One group of this node as a witness and as the owner of trees.
+
+    `config` returns the group as declared, `keys` this node's keys, which are read from their file at first.
+    """
+
+    config: Callable[[], GroupConfig]
+    topic_id: int
+    log: EventLog
+    keys: Callable[[], Awaitable[GroupKeys]]
+    metrics: WitnessMetrics
+    gate: SigningGate
+
+    def pins(self) -> Pins:
+        """Return the declared keys of other nodes."""
+        return self.config().history_pins
+
+    async def notes_for(self, node: str) -> tuple[str, ...]:
+        """Return the last notes that are held of the trees of a node."""
+        held = await self.log.database.read(read_of, self.topic_id, node)
+        return fit_notes([tree.note for tree in held[:MOST_OF_A_NODE]])
+
+    async def take_own(self, notes: Sequence[str], peer: str) -> OwnNote:
+        """Compare notes of this node's own trees, which a peer has shown, with the database.
+
+        If one shows that the database is an older copy, the log gets a new epoch.
+        """
+        verdict = OwnNote.NOTHING
+        owner = (await self.keys()).owner
+        for note in notes[:MOST_OF_A_NODE]:
+            shown = Shown(self.topic_id, owner, peer, note)
+            found, renewed = await self.log.database.write(take_own_note, shown, self.log.clock.now())
+            verdict = found if verdict is not OwnNote.OLDER_COPY else verdict
+            if renewed:
+                about = {"group": owner.group, "peer": peer}
+                logger.error("history is an older copy", extra=about)
+                self.metrics.history_found(owner.group, FindingKind.OLDER_COPY)
+                await self.log.look_around()
+        return verdict
+
+    async def take_others(self, notes: Sequence[str], teller: str) -> None:
+        """Compare notes of other nodes' trees, which a peer passes on, with what is held of them."""
+        if notes:
+            group = self.config().name
+            found = await self.log.database.write(
+                compare_notes, self.topic_id, group, notes, teller, self.log.clock.now()
+            )
+            self.report(found, teller)
+
+    def report(self, found: Iterable[FindingKind], peer: str) -> None:
+        """Log and count new findings."""
+        group = self.config().name
+        for kind in found:
+            logger.error("history finding", extra={"group": group, "kind": kind.value, "peer": peer})
+            self.metrics.history_found(group, kind.value)

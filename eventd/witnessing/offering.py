@@ -1,0 +1,278 @@
+"""Offers the checkpoints of a group to its peers, one task for each peer, and keeps their cosignatures.
+
+A peer is asked at most once a second, and only when the tree has grown. At first both tell each other what they hold of
+the other's trees, which shows a database that is an older copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from eventd.log.witnesses.cosignatures import (
+    REFUSED,
+    STALE,
+    DueOffer,
+    forget_witness,
+    keep_cosignature,
+    note_witness_state,
+    read_due_offer,
+)
+from eventd.log.witnesses.findings import FindingKind, HistoryFinding, expire_pending, read_pending, settle_pending
+from eventd.log.witnesses.keys import WITNESS, learn_key, note_refused_key
+from eventd.log.witnesses.own_notes import OwnNote
+from eventd.log.witnesses.witnessed import read_news
+from eventd.resources.configuration import PeerConfig
+from eventd.runtime.clock import SECOND
+from eventd.runtime.supervisor import KeepTask
+from eventd.witnessing.asking import BUSY, INVALID, OLDER, UNREACHABLE, HistoryAsker, HistoryUntold
+from eventd.witnessing.group_witness import GroupWitness
+from federation.errors import HistoryError, KeyChanged, ProofMismatch
+from federation.history.checkpoints import read_checkpoint
+from federation.history.cosignatures import cosignature_times
+from federation.history.exchange import (
+    MOST_NOTES,
+    ConsistencyAnswer,
+    ConsistencyQuestion,
+    KeysAnswer,
+    KeysQuestion,
+    WitnessAnswer,
+    ask_witness,
+    fit_notes,
+    read_cosignature,
+    read_hashes,
+)
+from federation.history.notes import WITNESS_KEY, NoteKey, SignedNote, read_note, read_vkey
+from federation.history.proofs import verify_consistency
+from federation.history.witnessing import KeySource, KnownKey, witness_name
+from federation.peers import PROTOCOL_V1
+
+logger = logging.getLogger("eventd.history")
+
+OFFER_SECONDS: Final = 1.0
+"""The shortest time between two questions to a peer."""
+LONGEST_SECONDS: Final = 60.0
+"""The longest pause after questions that were not answered: it doubles up to this."""
+OLDER_SECONDS: Final = 300.0
+"""The pause after a peer that knows no histories: it may have been upgraded in the meantime."""
+PENDING_SECONDS: Final = 10.0
+"""The shortest time between two questions to a peer for proofs of its own tree."""
+PROOF_HOURS: Final = 24
+"""How long a node may take to prove that two sizes of its tree fit together."""
+
+
+class Offering:
+    """Offers the checkpoints of a group to one peer."""
+
+    def __init__(self, witness: GroupWitness, peer: PeerConfig, asker: HistoryAsker) -> None:
+        self._witness = witness
+        self._peer = peer
+        self._asker = asker
+        self._key: NoteKey | None = None  # of the peer as a witness, once both have told what they hold
+        self._failures = 0
+        self._told_upto = 0  # the time of the newest note of another tree that the peer has
+        self._proofs_at = 0.0
+        self._grown: asyncio.Future[None] | None = None
+
+    def grown(self) -> None:
+        """Offer the checkpoint that was just signed, unless the peer does not answer at present."""
+        if self._grown is not None and not self._grown.done():
+            self._grown.set_result(None)
+
+    async def run(self) -> None:
+        """Offer what is due, until cancelled."""
+        clock = self._witness.log.clock
+        while True:
+            self._grown = asyncio.get_running_loop().create_future()
+            pause = await self._step()
+            await clock.sleep(OFFER_SECONDS if pause is None else pause)
+            if pause is None:
+                timer = clock.timer(LONGEST_SECONDS)
+                try:
+                    await asyncio.wait({self._grown, timer}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    timer.cancel()
+
+    async def _step(self) -> float | None:
+        """Ask the peer what is due; return the seconds until the next question, None: when the tree has grown."""
+        try:
+            if self._key is None:
+                self._key = await self._introduce()
+            more = await self._offer(self._key)
+            await self._ask_for_proofs()
+        except HistoryUntold as untold:
+            return self._pause(untold)
+        except KeyChanged as error:
+            group = self._witness.config().name
+            about = {"group": group, "peer": self._peer.node_name, "error": error.message}
+            logger.error("history key changed", extra=about)
+            self._witness.metrics.history_cosigned(group, self._peer.node_name, "key_changed")
+            return LONGEST_SECONDS
+        except HistoryError as error:
+            return self._pause(HistoryUntold(INVALID, detail=error.message))
+        self._failures = 0
+        return OFFER_SECONDS if more else None
+
+    def _pause(self, untold: HistoryUntold) -> float:
+        config, peer = self._witness.config(), self._peer.node_name
+        result = untold.error.code if untold.error is not None and untold.reason not in (BUSY, OLDER) else untold.reason
+        self._witness.metrics.history_cosigned(config.name, peer, result)
+        if untold.reason == OLDER:
+            self._key = None
+            asked = [one.node_name for one in config.peers.values() if one.protocol != PROTOCOL_V1]
+            self._witness.gate.cannot_answer(peer, asked)
+            return OLDER_SECONDS
+        if untold.reason == UNREACHABLE:
+            self._key = None  # it may come back with another database
+        self._failures += 1
+        return min(LONGEST_SECONDS, float(2 ** min(self._failures, 6)))
+
+    # --- what both hold ---------------------------------------------------------------------------------------
+
+    async def _introduce(self) -> NoteKey:
+        """Tell the peer what is held of its trees, and hear what it holds of this node's; return its witness key."""
+        ours, node = self._witness, self._peer.node_name
+        question = KeysQuestion(notes=await ours.notes_for(node))
+        answer, source = await self._asker.ask(ours.config(), self._peer, question, KeysAnswer)
+        await ours.take_own(answer.notes, node)
+        ours.gate.answered()
+        return await self._learn_key(answer, source)
+
+    async def _learn_key(self, answer: KeysAnswer, source: KeySource) -> NoteKey:
+        ours, node = self._witness, self._peer.node_name
+        group = ours.config().name
+        key = read_vkey(answer.witness_key, WITNESS_KEY)
+        if key.name != witness_name(group, node):
+            raise HistoryUntold(INVALID, detail=f"{node} shows the witness key of {key.name}")
+        now, write = ours.log.clock.now(), ours.log.database.write
+        try:
+            await write(learn_key, ours.topic_id, node, WITNESS, KnownKey(key.public, source), ours.pins(), now)
+        except KeyChanged:
+            await write(note_refused_key, ours.topic_id, node, WITNESS, key.public, now)
+            raise
+        return key
+
+    # --- cosignatures -----------------------------------------------------------------------------------------
+
+    async def _offer(self, key: NoteKey) -> bool:
+        """Offer the last checkpoint, if the peer has not cosigned it; return whether there may be more to offer."""
+        ours, node = self._witness, self._peer.node_name
+        due = await ours.log.database.read(read_due_offer, ours.topic_id, node)
+        if due is None:
+            return False
+        if due.offer is None:
+            await self._note_state(due, STALE, due.detail)
+            ours.metrics.history_cosigned(ours.config().name, node, STALE)
+            return False
+        now = ours.log.clock.now()
+        since = max(self._told_upto, now - 3600 * SECOND)
+        news = await ours.log.database.read(read_news, ours.topic_id, since, node, MOST_NOTES)
+        question = ask_witness(due.offer, fit_notes([tree.note for tree in news]))
+        try:
+            answer, _ = await self._asker.ask(ours.config(), self._peer, question, WitnessAnswer)
+        except HistoryUntold as untold:
+            return await self._refused(due, untold)
+        self._told_upto = max([self._told_upto, *(tree.witnessed_at for tree in news)])
+        await self._keep(due, key, answer)
+        await ours.take_others(answer.notes, node)
+        return False
+
+    async def _keep(self, due: DueOffer, key: NoteKey, answer: WitnessAnswer) -> None:
+        """Verify a cosignature and store it with the checkpoint."""
+        ours, node = self._witness, self._peer.node_name
+        text = read_note(due.checkpoint.note.encode()).text
+        signature = read_cosignature(answer.cosignature, text)
+        if key not in cosignature_times(SignedNote(text, (signature,)), [key]):
+            self._key = None
+            raise HistoryUntold(INVALID, detail=f"{node} has cosigned with another key than its own")
+        now, size = ours.log.clock.now(), due.checkpoint.size
+        await ours.log.database.write(keep_cosignature, due.tree.id, node, size, signature, now)
+        ours.metrics.history_cosigned(ours.config().name, node, "cosigned")
+
+    async def _refused(self, due: DueOffer, untold: HistoryUntold) -> bool:
+        """Take the note of a witness that holds something else; return whether an offer that fits it may follow."""
+        ours, node, error = self._witness, self._peer.node_name, untold.error
+        if error is not None and error.code in ("conflict", "forked"):
+            verdict = await ours.take_own([error.note], node) if error.note else OwnNote.NOTHING
+            ours.metrics.history_cosigned(ours.config().name, node, error.code)
+            if verdict is OwnNote.FITS:
+                return True
+            if verdict is OwnNote.OLDER_COPY:
+                return False
+            if not error.note:  # the peer holds nothing of the tree any more
+                await ours.log.database.write(forget_witness, due.tree.id, node)
+                return True
+        if error is not None and untold.reason not in (BUSY, OLDER):
+            await self._note_state(due, REFUSED, f"{error.code}: {error.message}")
+        raise untold
+
+    async def _note_state(self, due: DueOffer, state: str, detail: str) -> None:
+        ours, now = self._witness, self._witness.log.clock.now()
+        await ours.log.database.write(note_witness_state, due.tree.id, self._peer.node_name, state, detail[:1000], now)
+
+    # --- proofs of the peer's own tree ------------------------------------------------------------------------
+
+    async def _ask_for_proofs(self) -> None:
+        """Ask the peer to prove that sizes of its tree that different nodes have seen fit together."""
+        ours, clock = self._witness, self._witness.log.clock
+        if clock.monotonic() - self._proofs_at < PENDING_SECONDS:
+            return
+        self._proofs_at = clock.monotonic()
+        expired = await ours.log.database.write(
+            expire_pending, ours.topic_id, clock.now() - PROOF_HOURS * 3600 * SECOND
+        )
+        ours.report([FindingKind.UNPROVEN] * expired, self._peer.node_name)
+        for pending in await ours.log.database.read(read_pending, ours.topic_id, self._peer.node_name):
+            await self._ask_for_proof(pending)
+
+    async def _ask_for_proof(self, pending: HistoryFinding) -> None:
+        ours, node = self._witness, self._peer.node_name
+        stated = [read_checkpoint(read_note(note.encode()).text) for note in (pending.note, pending.other_note)]
+        small, large = sorted(stated, key=lambda one: one.size)
+        question = ConsistencyQuestion(tree=pending.origin, old=small.size, size=large.size)
+        answer, _ = await self._asker.ask(ours.config(), self._peer, question, ConsistencyAnswer)
+        proof = read_hashes(answer.proof, "the consistency proof")
+        kind, detail = None, ""
+        try:
+            verify_consistency(small.size, small.root, large.size, large.root, proof)
+        except ProofMismatch as error:
+            kind, detail = FindingKind.FORK, f"{pending.detail}; asked for a proof, {node} sent a wrong one: {error}"
+        await ours.log.database.write(settle_pending, pending.id, kind, detail)
+        ours.report([kind] if kind else [], node)
+
+
+class Offers:
+    """The offers of one group to its peers."""
+
+    def __init__(self, witness: GroupWitness, asker: HistoryAsker, keep: KeepTask) -> None:
+        self._witness = witness
+        self._asker = asker
+        self._keep = keep
+        self._tasks: dict[str, tuple[PeerConfig, Offering, asyncio.Task[None]]] = {}
+
+    def follow(self, peers: Mapping[str, PeerConfig]) -> None:
+        """Offer to these peers, and to no others; those that speak v1 alone know no histories."""
+        wanted = {peer.node_name: peer for peer in peers.values() if peer.protocol != PROTOCOL_V1}
+        for name, (peer, _, task) in list(self._tasks.items()):
+            if wanted.get(name) != peer:
+                task.cancel()
+                del self._tasks[name]
+        for name, peer in wanted.items():
+            if name not in self._tasks:
+                offering = Offering(self._witness, peer, self._asker)
+                task = self._keep(offering.run, f"offers to {name}")
+                self._tasks[name] = (peer, offering, task)
+        self._witness.gate.consider(wanted)
+
+    def grown(self) -> None:
+        """Offer the checkpoint that was just signed."""
+        for _, offering, _ in self._tasks.values():
+            offering.grown()
+
+    def stop(self) -> None:
+        """End all offers."""
+        for _, _, task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()

@@ -1,0 +1,176 @@
+"""The questions of `POST /v2/history`, by which nodes witness each other's trees, and their answers. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from federation.errors import BadAnswer, Malformed, MalformedHistory
+from federation.history.entries import OPENING_ENTRY
+from federation.history.forms import read_hash, write_base64
+from federation.history.merkle import MAX_SIZE
+from federation.history.notes import MAX_NOTE, NoteSignature, read_note
+from federation.history.witnessing import Offer
+
+HISTORY_QUESTION_BYTES: Final = 1 << 20
+"""Maximum size of a question in bytes."""
+HISTORY_ANSWER_BYTES: Final = 1 << 20
+"""Maximum size of an answer in bytes."""
+MOST_PROOF: Final = 63
+"""Maximum hashes of a proof."""
+MOST_NOTES: Final = 64
+"""Maximum notes of other trees in a message."""
+MOST_NOTE_BYTES: Final = 512 << 10
+"""Maximum bytes of the notes of other trees in a message that this program sends."""
+
+_Note = Annotated[str, Meta(max_length=MAX_NOTE)]
+_Notes = Annotated[tuple[_Note, ...], Meta(max_length=MOST_NOTES)]
+_Hash = Annotated[str, Meta(max_length=44)]
+_Hashes = Annotated[tuple[_Hash, ...], Meta(max_length=MOST_PROOF)]
+_Size = Annotated[int, Meta(ge=0, le=MAX_SIZE)]
+
+
+class OpeningProof(Struct, frozen=True):
+    """The note of an opening entry, and its inclusion path in the tree of a checkpoint."""
+
+    note: _Note
+    path: _Hashes
+
+
+class WitnessQuestion(
+    Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag_field="ask", tag="witness"
+):
+    """Asks for a cosignature of a checkpoint; for its members see `Offer`. `notes`: the last ones of other trees."""
+
+    note: _Note
+    old: _Size = 0
+    proof: _Hashes = ()
+    opening: OpeningProof | None = None
+    notes: _Notes = ()
+
+
+class KeysQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ask", tag="keys"):
+    """Asks for the keys of the receiver, and what it holds of the asking node's trees.
+
+    `notes`: the last ones that the asking node holds of the receiver's trees.
+    """
+
+    notes: _Notes = ()
+
+
+class ConsistencyQuestion(Struct, frozen=True, kw_only=True, tag_field="ask", tag="consistency"):
+    """Asks the receiver for the consistency proof between two sizes of one of its own trees."""
+
+    tree: Annotated[str, Meta(max_length=512)]
+    old: Annotated[int, Meta(ge=1, le=MAX_SIZE)]
+    size: Annotated[int, Meta(ge=1, le=MAX_SIZE)]
+
+
+HistoryQuestion = WitnessQuestion | KeysQuestion | ConsistencyQuestion
+
+
+class WitnessAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The signature line of a cosignature, and the last notes of other trees."""
+
+    cosignature: Annotated[str, Meta(max_length=1024)]
+    notes: _Notes = ()
+
+
+class KeysAnswer(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The verifier keys of the answering node; `log_key`, `note` and `opening` are of its open tree, if it has one.
+
+    `notes`: the last ones that it holds of the asking node's trees.
+    """
+
+    witness_key: Annotated[str, Meta(max_length=1024)]
+    log_key: Annotated[str, Meta(max_length=1024)] = ""
+    note: _Note = ""
+    opening: OpeningProof | None = None
+    notes: _Notes = ()
+
+
+class ConsistencyAnswer(Struct, frozen=True):
+    """A consistency proof."""
+
+    proof: _Hashes
+
+
+HistoryReply = WitnessAnswer | KeysAnswer | ConsistencyAnswer
+
+_QUESTIONS: Final = msgspec.json.Decoder(HistoryQuestion)
+
+
+def encode_history(message: HistoryQuestion | HistoryReply) -> bytes:
+    """Return the body of a question or answer."""
+    return msgspec.json.encode(message)
+
+
+def read_history_question(body: bytes) -> HistoryQuestion:
+    """Read the question in the body of a verified request. Raises Malformed."""
+    try:
+        question: HistoryQuestion = _QUESTIONS.decode(body)
+    except (ValueError, RecursionError) as error:
+        why = str(error)[:200] if isinstance(error, msgspec.ValidationError) else "not JSON"
+        raise Malformed(f"the question cannot be read: {why}") from None
+    return question
+
+
+R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer)
+
+
+def read_history_answer(body: bytes, kind: type[R]) -> R:
+    """Read the body of an answer, which must be of this `kind`. Raises BadAnswer."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (ValueError, RecursionError):
+        raise BadAnswer("the answer does not have the form that the question requires", reason="no_reply") from None
+
+
+def ask_witness(offer: Offer, notes: tuple[str, ...] = ()) -> WitnessQuestion:
+    """Return the question that offers a checkpoint to a witness."""
+    opening = OpeningProof(offer.opening[1:].decode(), write_hashes(offer.opening_path)) if offer.opening else None
+    note = offer.note.encode().decode()
+    return WitnessQuestion(note=note, old=offer.old, proof=write_hashes(offer.proof), opening=opening, notes=notes)
+
+
+def read_offer(question: WitnessQuestion) -> Offer:
+    """Return the checkpoint that a question offers, of which nothing is proven yet. Raises MalformedHistory."""
+    opening = question.opening
+    return Offer(
+        note=read_note(question.note.encode(errors="replace")),
+        old=question.old,
+        proof=read_hashes(question.proof, "the consistency proof"),
+        opening=OPENING_ENTRY + opening.note.encode(errors="replace") if opening else b"",
+        opening_path=read_hashes(opening.path, "the path of the opening entry") if opening else (),
+    )
+
+
+def write_hashes(hashes: tuple[bytes, ...]) -> tuple[str, ...]:
+    """Return hashes as a message has them."""
+    return tuple(map(write_base64, hashes))
+
+
+def read_hashes(texts: tuple[str, ...], what: str) -> tuple[bytes, ...]:
+    """Return the hashes of a proof. Raises MalformedHistory."""
+    return tuple(read_hash(text, f"hash {number} of {what}") for number, text in enumerate(texts, 1))
+
+
+def read_cosignature(line: str, text: str) -> NoteSignature:
+    """Return the signature line of a cosignature of this text, which is not verified. Raises MalformedHistory."""
+    note = read_note(f"{text}\n{line}".encode(errors="replace"))
+    if len(note.signatures) != 1:
+        raise MalformedHistory(f"an answer has one cosignature, not {len(note.signatures)}", reason="note")
+    return note.signatures[0]
+
+
+def fit_notes(notes: list[str]) -> tuple[str, ...]:
+    """Return the first notes, as many as one message carries."""
+    size, found = 0, list[str]()
+    for note in notes[:MOST_NOTES]:
+        size += len(note.encode())
+        if size > MOST_NOTE_BYTES:
+            break
+        found.append(note)
+    return tuple(found)

@@ -1,0 +1,172 @@
+"""A node's own trees and their witnesses: what is offered, what is kept, and what shows that a database is a copy."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import read_head
+from eventd.log.history.open_tree import TreeOwner, open_tree
+from eventd.log.history.seal import hash_new, store_checkpoint
+from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of
+from eventd.log.witnesses.cosignatures import (
+    count_cosigned,
+    find_witness,
+    keep_cosignature,
+    note_held_size,
+    read_due_offer,
+    reset_witness,
+)
+from eventd.log.witnesses.findings import read_findings
+from eventd.log.witnesses.own_notes import OwnNote, Shown, take_own_note
+from eventd.store.engine.statements import execute
+from eventd.testing import NOW, draft
+from federation.history.checkpoints import Checkpoint, LogOrigin, open_checkpoint, read_origin, sign_checkpoint
+from federation.history.cosignatures import cosign, cosignature_times
+from federation.history.entries import OpeningReason, read_opening_entry
+from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, read_note, read_vkey
+from federation.history.witnessing import HeldCheckpoint, check_offer, witness_name
+
+OWNER = TreeOwner("g", "a", Ed25519PrivateKey.from_private_bytes(b"1" * 32))
+WITNESS = NoteSigner(witness_name("g", "b"), WITNESS_KEY, Ed25519PrivateKey.from_private_bytes(b"2" * 32))
+
+
+class OwnLog:
+    """A log with an open tree."""
+
+    def __init__(self, log: EventLog, topic: int) -> None:
+        self.log = log
+        self.topic = topic
+
+    async def seal(self, *ids: str) -> tuple[Tree, StoredCheckpoint]:
+        await self.log.database.write(open_tree, self.topic, OWNER, NOW)
+        await self.log.append(self.topic, [draft(one, group="g") for one in ids])
+        hashed = await self.log.database.read(hash_new, self.topic)
+        assert hashed is not None
+        await self.log.database.write(store_checkpoint, hashed, OWNER, NOW)
+        tree = await self.log.database.read(find_open_tree, self.topic)
+        assert tree is not None
+        signed = await self.log.database.read(read_checkpoint_of, tree.id)
+        assert signed is not None
+        return tree, signed
+
+    async def show(self, note: str) -> tuple[OwnNote, bool]:
+        return await self.log.database.write(take_own_note, Shown(self.topic, OWNER, "b", note), NOW)
+
+    async def epoch(self) -> str:
+        return (await self.log.database.read(read_head)).epoch
+
+
+@pytest.fixture
+async def own(log: EventLog) -> OwnLog:
+    return OwnLog(log, await log.topic("group:g"))
+
+
+def signed_note(tree: str, size: int, key: TreeOwner = OWNER) -> str:
+    origin = LogOrigin(key.group, key.node, tree)
+    return sign_checkpoint(Checkpoint(origin, size, bytes(32)), key.signer(origin)).encode().decode()
+
+
+async def test_a_checkpoint_is_offered_until_it_is_cosigned_and_its_note_keeps_the_cosignature(own: OwnLog) -> None:
+    tree, signed = await own.seal("x")
+    due = await own.log.database.read(read_due_offer, own.topic, "b")
+    assert due is not None
+    assert due.offer is not None
+    key = read_vkey(tree.log_key, LOG_KEY)
+    assert check_offer(due.offer, key, None).size == signed.size == 2
+    signature = cosign(due.offer.note.text, WITNESS, 1000)
+    assert await own.log.database.write(keep_cosignature, tree.id, "b", 2, signature, NOW)
+    assert await own.log.database.write(keep_cosignature, tree.id, "b", 2, signature, NOW), "twice is once"
+    kept = await own.log.database.read(read_checkpoint_of, tree.id)
+    assert kept is not None
+    note = read_note(kept.note.encode())
+    assert len(note.signatures) == 2
+    assert cosignature_times(note, [WITNESS.key]) == {WITNESS.key: 1000}
+    assert open_checkpoint(note, key).size == 2
+    assert await own.log.database.read(read_due_offer, own.topic, "b") is None
+    assert await own.log.database.read(count_cosigned, tree.id, 2) == 1
+
+
+async def test_the_next_offer_continues_what_the_witness_holds(own: OwnLog) -> None:
+    tree, first = await own.seal("x")
+    await own.log.database.write(note_held_size, tree.id, "b", first.size, NOW)
+    await own.seal("y", "z")
+    due = await own.log.database.read(read_due_offer, own.topic, "b")
+    assert due is not None
+    assert due.offer is not None
+    held = HeldCheckpoint(Checkpoint(read_origin(tree.origin), first.size, first.root), first.note)
+    assert check_offer(due.offer, read_vkey(tree.log_key, LOG_KEY), held).size == 4
+
+
+async def test_a_witness_is_stale_where_its_tiles_are_pruned_until_it_is_reset(own: OwnLog) -> None:
+    tree, _ = await own.seal(*(f"e{number}" for number in range(300)))
+    await own.log.database.write(note_held_size, tree.id, "b", 2, NOW)
+    await own.log.database.write(execute, "DELETE FROM tiles WHERE level = 0 AND number = 0")
+    due = await own.log.database.read(read_due_offer, own.topic, "b")
+    assert due is not None
+    assert due.offer is None
+    assert "tile/0/000 is not stored" in due.detail
+    assert await own.log.database.write(reset_witness, own.topic, "b") == 1
+    assert await own.log.database.read(find_witness, tree.id, "b") is None
+
+
+async def test_a_note_that_the_database_has_signed_shows_what_the_peer_holds(own: OwnLog) -> None:
+    tree, first = await own.seal("x")
+    await own.seal("y")
+    epoch = await own.epoch()
+    assert await own.show(first.note) == (OwnNote.FITS, False)
+    held = await own.log.database.read(find_witness, tree.id, "b")
+    assert held is not None
+    assert (held.size, held.cosigned_at) == (2, None)
+    assert await own.epoch() == epoch
+
+
+@pytest.mark.parametrize("size", [2, 9], ids=["another-root", "a-larger-size"])
+async def test_a_note_that_the_database_cannot_have_signed_begins_a_new_epoch_once(own: OwnLog, size: int) -> None:
+    tree, signed = await own.seal("x")
+    epoch = await own.epoch()
+    later = signed_note(read_origin(tree.origin).tree, size)
+    assert await own.show(later) == (OwnNote.OLDER_COPY, True)
+    assert await own.epoch() != epoch
+    [finding] = await own.log.database.read(read_findings, own.topic)
+    assert (finding.kind, finding.size, finding.other_size) == ("older_copy", 2, size)
+    assert (finding.note, finding.other_note) == (signed.note, later)
+    epoch = await own.epoch()
+    assert await own.show(later) == (OwnNote.OLDER_COPY, False)
+    assert await own.show(signed_note(read_origin(tree.origin).tree, size + 1)) == (OwnNote.OLDER_COPY, False)
+    assert await own.epoch() == epoch
+    following, _ = await own.seal("y")
+    opening = read_opening_entry(following.opening).opening
+    assert opening.reason is OpeningReason.EPOCH
+    assert opening.previous is not None
+    assert opening.previous.size == 2, "the tree names what this database has signed: the loss is stated"
+
+
+async def test_a_tree_that_the_database_does_not_have_shows_a_copy_from_before_it(own: OwnLog) -> None:
+    await own.seal("x")
+    assert await own.show(signed_note("x" * 16, 5)) == (OwnNote.OLDER_COPY, True)
+    assert await own.show(signed_note("x" * 16, 5)) == (OwnNote.OLDER_COPY, False)
+
+
+async def test_a_note_that_this_node_has_not_signed_shows_nothing(own: OwnLog) -> None:
+    tree, _ = await own.seal("x")
+    thief = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"3" * 32))
+    epoch = await own.epoch()
+    for note in (
+        signed_note(read_origin(tree.origin).tree, 9, thief),
+        signed_note("x" * 16, 9, thief),
+        signed_note("x" * 16, 9, OWNER._replace(node="b")),
+        "nothing",
+    ):
+        assert await own.show(note) == (OwnNote.NOTHING, False)
+    assert await own.epoch() == epoch
+
+
+async def test_a_retired_key_signs_the_change_of_the_key(own: OwnLog) -> None:
+    tree, _ = await own.seal("x")
+    rotated = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"4" * 32), retired=OWNER.private)
+    following = await own.log.database.write(open_tree, own.topic, rotated, NOW)
+    entry = read_opening_entry(following.opening)
+    assert entry.opening.reason is OpeningReason.KEY
+    assert entry.is_signed_by(read_vkey(tree.log_key, LOG_KEY))

@@ -1,0 +1,334 @@
+"""What a witness stores and answers for offered checkpoints, each hostile one with its exact finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.witnesses import witnessed
+from eventd.log.witnesses.findings import FindingKind, confirm_findings, count_open, is_forked, read_findings
+from eventd.log.witnesses.keys import LOG, Pins, forget_keys, read_keys
+from eventd.log.witnesses.witnessed import Decision, OfferFrom, compare_notes, decide, forget_trees, read_of
+from eventd.testing import NOW
+from federation.history.checkpoints import Checkpoint, LogOrigin, sign_checkpoint
+from federation.history.entries import Opening, OpeningReason, PreviousTree, opening_entry
+from federation.history.fork_file import ForkFile, check_fork
+from federation.history.notes import LOG_KEY, NoteSigner, SignedNote, read_note
+from federation.history.witnessing import KeySource, Offer
+from tests.support import plain_history as plain
+
+FIRST, SECOND = (Ed25519PrivateKey.from_private_bytes(letter * 32) for letter in (b"1", b"2"))
+
+
+@dataclass
+class GrowingTree:
+    """A tree of node `a`, by the definition: any state of it can be signed, also one that an honest node would not."""
+
+    name: str = "t"
+    key: Ed25519PrivateKey = FIRST
+    reason: OpeningReason = OpeningReason.FIRST
+    previous: PreviousTree | None = None
+    retired: NoteSigner | None = None
+    node: str = "a"
+    entries: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.origin = LogOrigin("g", self.node, self.name * 16)
+        self.signer = NoteSigner(str(self.origin), LOG_KEY, self.key)
+        opening = Opening(self.origin, self.signer.key, self.reason, 1, NOW, self.previous)
+        signers = [self.signer, self.retired] if self.retired else [self.signer]
+        self.entries.insert(0, opening_entry(opening, *signers))
+
+    def grow(self, *texts: str) -> GrowingTree:
+        self.entries += [b"\x01" + plain.digest(text.encode()) for text in texts]
+        return self
+
+    def checkpoint(self, size: int = 0) -> Checkpoint:
+        size = size or len(self.entries)
+        return Checkpoint(self.origin, size, plain.root(self.entries[:size]))
+
+    def note(self, size: int = 0) -> SignedNote:
+        return sign_checkpoint(self.checkpoint(size), self.signer)
+
+    def offer(self, old: int = 0, size: int = 0) -> Offer:
+        """An offer of a size to a witness that holds `old` leaves."""
+        known = self.entries[: size or len(self.entries)]
+        if old:
+            return Offer(self.note(size), old, tuple(plain.proof(old, known)))
+        return Offer(self.note(size), 0, (), known[0], tuple(plain.path(0, known)))
+
+    def previous_at(self, size: int = 0) -> PreviousTree:
+        return PreviousTree(*self.checkpoint(size))
+
+
+class WitnessLog:
+    """The database of a witness."""
+
+    def __init__(self, log: EventLog, topic: int) -> None:
+        self.log = log
+        self.topic = topic
+        self.pins: Pins = {}
+        self.now = NOW
+
+    async def offer(
+        self, offer: Offer, node: str = "a", source: KeySource = KeySource.SHARED, peers: tuple[str, ...] = ("a",)
+    ) -> Decision:
+        self.now += 1
+        offered = OfferFrom(self.topic, "g", node, source, self.pins, peers, offer)
+        return await self.log.database.write(decide, offered, self.now)
+
+    async def cosigned(self, offer: Offer, **more: KeySource) -> int:
+        decision = await self.offer(offer, **more)  # type: ignore[arg-type]
+        assert decision.error is None, decision.error
+        assert decision.checkpoint is not None
+        return decision.checkpoint.size
+
+    async def refused(self, offer: Offer, node: str = "a") -> str:
+        decision = await self.offer(offer, node)
+        assert decision.error is not None
+        return decision.error.code
+
+    async def found(self) -> list[tuple[str, int, int]]:
+        rows = await self.log.database.read(read_findings, self.topic)
+        return [(one.kind, one.size, one.other_size) for one in rows]
+
+    async def hear(self, *notes: SignedNote) -> tuple[FindingKind, ...]:
+        texts = [note.encode().decode() for note in notes]
+        return await self.log.database.write(compare_notes, self.topic, "g", texts, "c", self.now)
+
+    async def keys(self) -> list[tuple[str, bytes]]:
+        return [(one.source, one.key) for one in await self.log.database.read(read_keys, self.topic)]
+
+
+@pytest.fixture
+async def witness(log: EventLog) -> WitnessLog:
+    return WitnessLog(log, await log.topic("group:g"))
+
+
+def public(key: Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes_raw()
+
+
+async def test_a_tree_is_cosigned_from_its_opening_entry_on_as_it_grows(witness: WitnessLog) -> None:
+    tree = GrowingTree()
+    assert await witness.cosigned(tree.offer()) == 1
+    tree.grow("x", "y")
+    assert await witness.cosigned(tree.offer(1)) == 3
+    assert await witness.cosigned(tree.offer(3)) == 3, "the same size is cosigned again"
+    assert await witness.found() == []
+    assert await witness.keys() == [("shared", public(FIRST))]
+
+
+async def test_another_size_than_the_held_one_is_answered_with_the_held_note(witness: WitnessLog) -> None:
+    tree = GrowingTree().grow("x", "y", "z")
+    await witness.cosigned(tree.offer(size=3))
+    decision = await witness.offer(tree.offer(2))
+    assert decision.error is not None
+    assert decision.error.code == "conflict"
+    assert getattr(decision.error, "note", "") == tree.note(3).encode().decode()
+
+
+async def test_an_older_note_that_is_replayed_changes_nothing(witness: WitnessLog) -> None:
+    tree = GrowingTree().grow("x", "y", "z")
+    await witness.cosigned(tree.offer())
+    assert await witness.refused(tree.offer(2, size=3)) == "conflict"
+    assert await witness.refused(replace(tree.offer(2, size=3), old=4, proof=())) == "conflict"
+    assert await witness.refused(tree.offer(size=2)) == "conflict"
+    [held] = await witness.log.database.read(read_of, witness.topic, "a")
+    assert (held.size, await witness.found()) == (4, [])
+
+
+async def test_an_unknown_tree_needs_its_opening_entry(witness: WitnessLog) -> None:
+    tree = GrowingTree().grow("x")
+    assert await witness.refused(tree.offer(1)) == "conflict"
+    other = GrowingTree("u", SECOND)
+    assert await witness.refused(replace(tree.offer(), opening=other.entries[0])) == "malformed"
+    path = tuple(plain.path(0, [*tree.entries, b"\x01" + bytes(32)]))
+    assert await witness.refused(replace(tree.offer(), opening_path=path)) == "malformed"
+
+
+async def test_a_second_root_of_one_size_is_a_fork_that_a_file_proves(witness: WitnessLog) -> None:
+    honest, forked = GrowingTree().grow("x", "y"), GrowingTree().grow("x", "other")
+    await witness.cosigned(honest.offer())
+    assert await witness.refused(forked.offer(2)) == "forked"
+    assert await witness.found() == [("fork", 3, 3)]
+    assert await witness.refused(forked.offer(2)) == "forked", "it is found once"
+    [finding] = await witness.log.database.read(read_findings, witness.topic)
+    file = ForkFile((read_note(finding.note.encode()), read_note(finding.other_note.encode())))
+    proven = check_fork(file.encode(), [honest.signer.key])
+    assert proven.first.root != proven.second.root
+    assert await witness.log.database.read(is_forked, witness.topic, "a")
+    assert await witness.log.database.read(count_open, witness.topic) == {"fork": 1}
+    assert await witness.log.database.write(confirm_findings, witness.topic, "a", NOW) == 1
+    assert not await witness.log.database.read(is_forked, witness.topic, "a")
+
+
+async def test_a_larger_tree_that_does_not_continue_the_held_one_is_a_fork(witness: WitnessLog) -> None:
+    honest, forked = GrowingTree().grow("x", "y"), GrowingTree().grow("x", "other", "z")
+    await witness.cosigned(honest.offer())
+    assert await witness.refused(forked.offer(3)) == "forked"
+    assert await witness.found() == [("fork", 3, 4)]
+    assert await witness.cosigned(honest.grow("z").offer(3)) == 4, "the tree it holds is cosigned as before"
+
+
+async def test_of_two_racing_offers_one_is_cosigned(witness: WitnessLog) -> None:
+    tree = GrowingTree().grow("x", "y")
+    await witness.cosigned(tree.offer(size=1))
+    first, second = tree.offer(1, size=2), tree.offer(1, size=3)
+    assert await witness.cosigned(second) == 3
+    assert await witness.refused(first) == "conflict"
+
+
+async def test_a_tree_of_another_node_or_group_is_not_cosigned(witness: WitnessLog) -> None:
+    assert await witness.refused(GrowingTree(node="b").offer(), "a") == "wrong_sender"
+    assert await witness.refused(GrowingTree().offer(), "b") == "wrong_sender"
+    assert await witness.found() == []
+
+
+async def test_a_note_with_the_signature_of_another_key_proves_nothing(witness: WitnessLog) -> None:
+    tree, thief = GrowingTree().grow("x", "y"), GrowingTree(key=SECOND).grow("x", "y")
+    await witness.cosigned(tree.offer(size=2))
+    assert await witness.refused(replace(tree.offer(2), note=thief.note())) == "malformed"
+    assert await witness.found() == []
+
+
+# --- keys ---------------------------------------------------------------------------------------------------------
+
+
+async def test_another_key_is_not_taken_over(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree().offer())
+    other = GrowingTree("u", SECOND, OpeningReason.EPOCH, GrowingTree().previous_at())
+    assert await witness.refused(other.offer()) == "key_changed"
+    [stored] = await witness.log.database.read(read_keys, witness.topic)
+    assert (stored.key, stored.refused) == (public(FIRST), public(SECOND))
+
+
+async def test_a_rotation_that_the_old_key_signed_is_taken_over(witness: WitnessLog) -> None:
+    old = GrowingTree().grow("x")
+    await witness.cosigned(old.offer(), source=KeySource.OWNED)
+    rotated = GrowingTree("u", SECOND, OpeningReason.KEY, old.previous_at(), old.signer)
+    assert await witness.cosigned(rotated.offer()) == 1
+    assert await witness.keys() == [("owned", public(SECOND))]
+    assert await witness.refused(old.grow("y").offer(2)) == "key_changed", "the old key is good for nothing new"
+    assert await witness.found() == []
+
+
+async def test_a_key_that_was_lost_needs_a_new_pin(witness: WitnessLog) -> None:
+    old = GrowingTree()
+    witness.pins = {("a", LOG): public(FIRST)}
+    await witness.cosigned(old.offer())
+    lost = GrowingTree("u", SECOND, OpeningReason.KEY, old.previous_at())
+    assert await witness.refused(lost.offer()) == "key_changed"
+    witness.pins = {("a", LOG): public(SECOND)}
+    assert await witness.cosigned(lost.offer()) == 1
+    assert await witness.keys() == [("pinned", public(SECOND))]
+
+
+async def test_a_learned_key_is_replaced_after_it_was_forgotten(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree().offer())
+    lost = GrowingTree("u", SECOND, OpeningReason.KEY, GrowingTree().previous_at())
+    assert await witness.log.database.write(forget_keys, witness.topic, "a") == 1
+    assert await witness.cosigned(lost.offer()) == 1
+
+
+async def test_a_pinned_key_wins_over_one_that_came_first(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree(key=SECOND).offer())
+    witness.pins = {("a", LOG): public(FIRST)}
+    assert await witness.refused(GrowingTree(key=SECOND).grow("x").offer(1)) == "key_changed"
+    assert await witness.cosigned(GrowingTree("u").offer()) == 1
+
+
+async def test_a_key_counts_as_its_strongest_source(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree().offer(), source=KeySource.OWNED)
+    await witness.cosigned(GrowingTree("u").offer(), source=KeySource.SHARED)
+    assert [source for source, _ in await witness.keys()] == ["owned"]
+
+
+# --- restores -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_clean_restore_names_all_that_was_cosigned(witness: WitnessLog) -> None:
+    old = GrowingTree().grow("x")
+    await witness.cosigned(old.offer())
+    await witness.cosigned(GrowingTree("u", reason=OpeningReason.EPOCH, previous=old.previous_at()).offer())
+    assert await witness.found() == []
+
+
+async def test_a_restore_from_an_older_copy_states_its_loss(witness: WitnessLog) -> None:
+    old = GrowingTree().grow("x", "y", "z")
+    await witness.cosigned(old.offer())
+    restored = GrowingTree("u", reason=OpeningReason.EPOCH, previous=old.previous_at(2))
+    assert await witness.cosigned(restored.offer()) == 1
+    [finding] = await witness.log.database.read(read_findings, witness.topic)
+    assert (finding.kind, finding.size, finding.other_size) == ("rolled_back", 4, 2)
+    assert "2 of 4 leaves" in finding.detail
+    assert "2 are abandoned" in finding.detail
+
+
+async def test_a_node_that_denies_its_former_tree_has_lost_all_of_it(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree().grow("x").offer())
+    await witness.cosigned(GrowingTree("u").offer())
+    assert await witness.found() == [("rolled_back", 2, 0)]
+
+
+async def test_a_new_tree_that_names_another_root_of_the_former_one_is_a_fork(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree().grow("x").offer())
+    other = GrowingTree().grow("other").previous_at()
+    await witness.cosigned(GrowingTree("u", reason=OpeningReason.EPOCH, previous=other).offer())
+    assert await witness.found() == [("fork", 2, 2)]
+
+
+async def test_a_tree_that_follows_one_that_was_never_offered_is_unproven(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree().grow("x").offer())
+    between = GrowingTree("v", reason=OpeningReason.EPOCH, previous=GrowingTree().previous_at())
+    await witness.cosigned(GrowingTree("u", reason=OpeningReason.EPOCH, previous=between.previous_at()).offer())
+    assert await witness.found() == [("unproven", 2, 1)]
+
+
+# --- notes of others, bounds --------------------------------------------------------------------------------------
+
+
+async def test_a_split_view_is_found_with_a_common_third(witness: WitnessLog) -> None:
+    honest, forked = GrowingTree().grow("x", "y"), GrowingTree().grow("x", "other")
+    await witness.cosigned(honest.offer())
+    assert await witness.hear(honest.note()) == ()
+    assert await witness.hear(forked.note()) == (FindingKind.FORK,)
+    assert await witness.found() == [("fork", 3, 3)]
+
+
+async def test_notes_of_unknown_trees_and_of_wrong_keys_find_nothing(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree().grow("x", "y").offer())
+    thief = GrowingTree(key=SECOND).grow("x", "other")
+    assert await witness.hear(thief.note(), GrowingTree("u").note()) == ()
+    assert await witness.found() == []
+
+
+async def test_the_trees_of_invented_nodes_are_bounded_and_displace_no_peer(
+    witness: WitnessLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witnessed, "MOST_ORIGINS", 2)
+    await witness.cosigned(GrowingTree().offer())
+    await witness.offer(GrowingTree(node="x1").offer(), "x1")
+    assert await witness.refused(GrowingTree(node="x2").offer(), "x2") == "too_many_requests"
+    assert (await witness.offer(GrowingTree(node="b").offer(), "b", peers=("a", "b"))).error is None
+    assert await witness.log.database.read(read_of, witness.topic, "x1") == []
+    assert await witness.log.database.read(read_of, witness.topic, "a")
+
+
+async def test_the_trees_of_one_node_are_bounded(witness: WitnessLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(witnessed, "MOST_TREES", 2)
+    for name in "tuvw":
+        await witness.cosigned(GrowingTree(name).offer())
+    held = await witness.log.database.read(read_of, witness.topic, "a")
+    assert [tree.origin[-1] for tree in held] == ["v", "w"]
+
+
+async def test_a_reset_forgets_the_trees_of_a_node_and_is_recorded(witness: WitnessLog) -> None:
+    tree = GrowingTree().grow("x")
+    await witness.cosigned(tree.offer())
+    assert await witness.log.database.write(forget_trees, witness.topic, "a", NOW) == 1
+    assert await witness.found() == [("reset", 2, 0)]
+    assert await witness.cosigned(tree.offer()) == 2

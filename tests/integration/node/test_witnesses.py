@@ -1,0 +1,136 @@
+"""Two nodes witness each other: cosignatures in the stored notes, and a database that is an older copy."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of
+from eventd.log.witnesses.findings import read_findings
+from eventd.log.witnesses.witnessed import WitnessedTree, read_of
+from eventd.node.history_keys import KEY_FILE
+from eventd.store.engine.database import Connection
+from eventd.testing import until
+from federation.history.entries import read_opening_entry
+from federation.history.notes import read_note
+from tests.integration.conftest import MakeSites
+from tests.support.sites import Site
+
+RECORD = {"history": {"mode": "record"}}
+
+
+def read_state(conn: Connection, topic: int) -> tuple[Tree, StoredCheckpoint] | None:
+    tree = find_open_tree(conn, topic)
+    signed = read_checkpoint_of(conn, tree.id) if tree else None
+    return (tree, signed) if tree and signed else None
+
+
+async def topic_of(site: Site) -> int:
+    return await site.running.log.topic("group:edge")
+
+
+async def sealed(site: Site) -> tuple[Tree, StoredCheckpoint] | None:
+    return await site.running.log.database.read(read_state, await topic_of(site))
+
+
+async def cosigned(site: Site, size: int) -> tuple[Tree, StoredCheckpoint]:
+    """Wait for a checkpoint of this size with a cosignature."""
+    found: list[tuple[Tree, StoredCheckpoint]] = []
+
+    async def is_there() -> bool:
+        state = await sealed(site)
+        found[:] = [state] if state else []
+        return bool(state and state[1].size == size and len(read_note(state[1].note.encode()).signatures) > 1)
+
+    await until(is_there, f"a cosigned checkpoint of size {size}")
+    return found[0]
+
+
+async def held(site: Site, node: str) -> list[WitnessedTree]:
+    return await site.running.log.database.read(read_of, await topic_of(site), node)
+
+
+async def kinds(site: Site) -> list[str]:
+    found = await site.running.log.database.read(read_findings, await topic_of(site))
+    return [finding.kind for finding in found]
+
+
+@pytest.fixture
+async def pair(sites: MakeSites) -> tuple[Site, Site]:
+    a, b = sites("a", "b")
+    for site in (a, b):
+        await site.start()
+    await a.join(b, **RECORD)
+    await b.join(a, **RECORD)
+    return a, b
+
+
+async def test_a_peer_cosigns_each_checkpoint(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    await a.emit("e1", "e2")
+    _, signed = await cosigned(a, 3)
+    names = [one.name for one in read_note(signed.note.encode()).signatures]
+    assert names[1:] == ["eventd/edge/b/witness"]
+    [tree] = await held(b, "a")
+    assert (tree.size, tree.root) == (3, signed.root)
+    count = a.running.metrics.registry.get_sample_value(
+        "routerd_eventd_history_cosignatures_total", {"group": "edge", "peer": "b", "result": "cosigned"}
+    )
+    assert count
+
+
+async def test_a_node_on_an_older_copy_signs_nothing_in_its_tree_and_states_the_loss(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    await a.emit("e1")
+    tree, _ = await cosigned(a, 2)
+    copy = a.back_up()
+    await a.emit("e2", "e3")
+    await cosigned(a, 4)
+    await a.stop()
+    a.restore(copy)
+    (a.file.parent / "eventd.db-head").unlink(missing_ok=True)
+    for other in a.file.parent.glob("eventd.db*head*"):
+        other.unlink()
+    assert (a.file.parent / KEY_FILE).exists()
+    await a.start()
+
+    async def is_new() -> bool:
+        state = await sealed(a)
+        return state is not None and state[0].origin != tree.origin
+
+    await until(is_new, "a new tree")
+    state = await sealed(a)
+    assert state is not None
+    opening = read_opening_entry(state[0].opening).opening
+    assert opening.previous is not None
+    assert (str(opening.previous.origin), opening.previous.size) == (tree.origin, 2)
+    assert await kinds(a) == ["older_copy"]
+
+    async def is_stated() -> bool:
+        return await kinds(b) == ["rolled_back"]
+
+    await until(is_stated, "the loss to be stated at the witness")
+
+
+async def test_a_peer_without_a_history_holds_nothing_up(sites: MakeSites) -> None:
+    a, b = sites("a", "b")
+    for site in (a, b):
+        await site.start()
+    await b.join(a)
+    await a.join(b, **RECORD)
+    await a.emit("e1")
+    await b.holds("e1")
+
+    async def is_sealed() -> bool:
+        state = await sealed(a)
+        return state is not None and state[1].size == 2
+
+    await until(is_sealed, "a checkpoint")
+    await a.stop()
+    await a.start()
+    await a.emit("e2")
+
+    async def is_continued() -> bool:
+        state = await sealed(a)
+        return state is not None and state[1].size == 3
+
+    await until(is_continued, "the tree to be continued after a start")
