@@ -80,9 +80,8 @@ def refuse_unfinished_copy(path: Path) -> None:
     with suppress(OSError):
         if partial.exists() and (not path.exists() or is_unfinished_copy(partial)):
             raise DatabaseUnusable(
-                f"{path} is missing or empty, but {partial.name} beside it is of a `routerctl db copy` that did not"
-                " finish: no new database was created",
-                hint=f"run the copy again, or remove {partial.name} to begin a new database",
+                f"{path} was not opened: {partial.name} beside it is of a `routerctl db copy` that did not finish",
+                hint=f"run the copy again; without {partial.name}, {path.name} is used as it is, or created",
             )
 
 

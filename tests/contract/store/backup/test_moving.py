@@ -204,11 +204,19 @@ def test_what_a_killed_copy_leaves_is_no_database_until_it_is_repeated(source: D
     Path(f"{new}.partial").touch()
     with opened(f"sqlite:///{new}") as database, pytest.raises(DatabaseUnusable, match="did not finish") as refused:
         database.write_now(migrations.upgrade, now=NOW)
-    assert refused.value.hint == "run the copy again, or remove new.db.partial to begin a new database"
+    assert refused.value.hint == "run the copy again; without new.db.partial, new.db is used as it is, or created"
     assert not new.exists()
     copy_to_file(source, new, now=NOW, report=lambda _table, _rows: None)
     with opened(f"sqlite:///{new}") as database:
         migrations.require_current(database)
+
+
+def test_a_database_beside_an_unfinished_copy_is_not_called_missing(source: Database) -> None:
+    assert source.path is not None
+    Path(f"{source.path}.partial").touch()
+    with opened(f"sqlite:///{source.path}") as database, pytest.raises(DatabaseUnusable) as refused:
+        database.read_now(contents)
+    assert str(refused.value).startswith(f"{source.path} was not opened: ")
 
 
 @pytest.mark.postgres
