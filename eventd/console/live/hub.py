@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
+from eventd.console.live.session_watch import SessionWatch
+from eventd.console.live.stream_event import StreamEvent
 from eventd.errors import EventdError
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import SpawnTask
@@ -22,6 +24,8 @@ logger = logging.getLogger("eventd.console")
 INTERVAL_SECONDS: Final = 1.0
 SHARE: Final = 0.05
 """Maximum part of the time that is spent on rendering and sending all views together; each gets the same."""
+VIEW_SHARE: Final = 0.02
+"""Maximum part of the time for a single view."""
 ENTRY_SHARE: Final = 0.25
 """Maximum part of the time, as `SHARE`, while new viewers enter constantly."""
 REMEMBERED: Final = 5
@@ -29,6 +33,8 @@ REMEMBERED: Final = 5
 node."""
 SENDING: Final = 5e-9
 """Approximate seconds that it takes to send one byte to one viewer."""
+WAKING: Final = 5e-5
+"""Approximate seconds that it takes to wake one viewer and to send it anything."""
 FAILED: Final = "this page cannot be shown now: the log of the node says why"
 _INSTANT: Final = 1e-6
 Render = Callable[[], Awaitable[bytes]]
@@ -45,29 +51,34 @@ class LiveView:
 
     def __init__(self) -> None:
         self.viewers = 0
+        self._plain_viewers = 0
         self.newcomers = 0
         self.is_due = False
         self.renderings = 0
-        self.event: bytes | None = None
+        self.event: StreamEvent | None = None
         self.id = ""
         self.problem = ""
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._hurried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def put(self, content: bytes) -> int:
+    def put(self, content: bytes) -> float:
         """Store a rendering, and wake the viewers if its content is new.
 
-        Return how many bytes are sent to all of them together.
+        Return approximately how many seconds it takes to send it to all of them.
         """
         digest = hashlib.sha256(content).hexdigest()[:16]
         newcomers = self._count()
         if self.event is not None and digest == self.id and not self.problem:
             if newcomers:
                 self.wake()
-            return len(self.event) * newcomers
-        self.event, self.id, self.problem = make_event("view", content, digest), digest, ""
+            return self._sending(self.event, newcomers)
+        self.event, self.id, self.problem = StreamEvent("view", content, digest), digest, ""
         self.wake()
-        return len(self.event) * self.viewers
+        return self._sending(self.event, self.viewers)
+
+    def _sending(self, event: StreamEvent, viewers: int) -> float:
+        size = len(event.plain if self._plain_viewers else event.packed) if viewers else 0
+        return viewers * (WAKING + size * SENDING)
 
     def fail(self, problem: str) -> None:
         """Note that the view cannot be rendered."""
@@ -81,9 +92,10 @@ class LiveView:
         newcomers, self.newcomers = self.newcomers, 0
         return newcomers
 
-    def enter(self) -> None:
-        """Add a viewer."""
+    def enter(self, *, packed: bool) -> None:
+        """Add a viewer, which gets events `packed` or plain."""
         self.viewers += 1
+        self._plain_viewers += not packed
         self.newcomers += 1
         self._hurry()
 
@@ -96,9 +108,10 @@ class LiveView:
         hurried, self._hurried = self._hurried, asyncio.get_running_loop().create_future()
         hurried.set_result(None)
 
-    def leave(self) -> None:
+    def leave(self, *, packed: bool) -> None:
         """Count one viewer less."""
         self.viewers -= 1
+        self._plain_viewers -= not packed
         if not self.viewers:
             self.newcomers = 0
 
@@ -118,18 +131,13 @@ class LiveView:
         return self._hurried
 
 
-def make_event(name: str, data: bytes, number: str = "") -> bytes:
-    """Return one server-sent event; each line of the data becomes a line of its own."""
-    lines = b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
-    return f"event: {name}\n".encode() + (f"id: {number}\n".encode() if number else b"") + lines + b"\n"
-
-
 class Hub:
     """The views of one process. A viewer that is slow misses all but the newest content."""
 
     def __init__(self, clock: Clock, spawn: SpawnTask) -> None:
         self._clock = clock
         self.spawn = spawn
+        self.sessions = SessionWatch(clock, spawn)
         self._views: dict[Hashable, LiveView] = {}
         self.viewers = 0
         self.closed = False
@@ -140,8 +148,10 @@ class Hub:
         for view in self._views.values():
             view.wake()
 
-    def enter(self, key: Hashable, render: Render) -> LiveView:
+    def enter(self, key: Hashable, render: Render, *, packed: bool = True) -> LiveView:
         """Add a viewer to the view with this key, which is rendered from now on, and return the view.
+
+        `packed`: the viewer takes compressed events.
 
         `leave` must follow. The viewer's page may be newer than the last rendering, so send it only renderings that
         end after this call, which shows in the growth of `renderings`. The next rendering begins soon.
@@ -150,7 +160,7 @@ class Hub:
         if view is None:
             view = self._views[key] = LiveView()
             self.spawn(self._keep(key, view, render), "console view")
-        view.enter()
+        view.enter(packed=packed)
         self.viewers += 1
         return view
 
@@ -159,25 +169,25 @@ class Hub:
         if (view := self._views.get(key)) is not None:
             view.renew()
 
-    def leave(self, view: LiveView) -> None:
+    def leave(self, view: LiveView, *, packed: bool = True) -> None:
         """Count one viewer less, of this view and in all."""
-        view.leave()
+        view.leave(packed=packed)
         self.viewers -= 1
 
     async def _keep(self, key: Hashable, view: LiveView, render: Render) -> None:
         times: deque[float] = deque(maxlen=REMEMBERED)
         try:
             while view.viewers and not self.closed:
-                begun, sent, view.is_due = self._clock.monotonic(), 0, False
+                begun, sending, view.is_due = self._clock.monotonic(), 0.0, False
                 try:
-                    sent = view.put(await render())
+                    sending = view.put(await render())
                 except EventdError as error:
                     view.fail(str(error))
                 except Exception:
                     logger.exception("view failed")
                     view.fail(FAILED)
                 times.append(self._clock.monotonic() - begun)
-                cost = min(times) + sent * SENDING
+                cost = min(times) + sending
                 soonest = begun + max(INTERVAL_SECONDS, cost * self._watched / ENTRY_SHARE)
                 await self._clock.sleep(max(0.0, soonest - self._clock.monotonic()))
                 await self._rest(view, begun, times[-1], cost)
@@ -197,7 +207,7 @@ class Hub:
         The length of the wait depends on the number of views, which may change during the wait.
         """
         while view.viewers and not view.newcomers and not view.is_due and not self.closed:
-            due = begun + max(INTERVAL_SECONDS + took, cost * self._watched / SHARE)
+            due = begun + max(INTERVAL_SECONDS + took, cost / VIEW_SHARE, cost * self._watched / SHARE)
             left = due - self._clock.monotonic()
             if left <= _INSTANT:
                 return

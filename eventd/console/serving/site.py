@@ -14,6 +14,7 @@ from yarl import URL
 from eventd.api.errors.codes import API_FORM, NoSuchRoute, internal
 from eventd.api.framework.request_ids import RequestIds
 from eventd.console.live.hub import Hub
+from eventd.console.live.session_watch import ViewerSession
 from eventd.console.live.stream import follow_view
 from eventd.console.live.stream_limiter import StreamLimiter
 from eventd.console.pages.table import ACTIONS, FoundPage, find_page
@@ -197,9 +198,10 @@ class Site(Generic[Someone]):
                 raise NoSuchRoute("a file, or a page that leads to another, is not followed")
             return self._layout.fragment(page, visit).encode()
 
-        with self._streams.take(self._host.holders(visitor)), self._host.using(request, visitor):
-            ended = partial(self._host.has_ended, visitor)
-            return await follow_view(request, self._hub, key, render, self._host.most_streams, ended, self._clock)
+        holders = self._host.holders(visitor)
+        with self._streams.take(holders), self._host.using(request, visitor):
+            session = ViewerSession(holders, partial(self._host.has_ended, visitor))
+            return await follow_view(request, self._hub, key, render, self._host.most_streams, session, self._clock)
 
     # --- the rest -----------------------------------------------------------------------------------------------
 

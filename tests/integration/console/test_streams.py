@@ -79,9 +79,9 @@ async def test_visitors_share_a_view_whatever_changes_only_its_frame(
     keys: list[Hashable] = []
     enter = Hub.enter
 
-    def noted(hub: Hub, key: Hashable, render: Render) -> LiveView:
+    def noted(hub: Hub, key: Hashable, render: Render, *, packed: bool) -> LiveView:
         keys.append(key)
-        return enter(hub, key, render)
+        return enter(hub, key, render, packed=packed)
 
     monkeypatch.setattr(Hub, "enter", noted)
     one = browser(site)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from eventd.console.live.hub import ENTRY_SHARE, Hub, LiveView
+from eventd.console.live.hub import ENTRY_SHARE, VIEW_SHARE, Hub, LiveView
 from eventd.errors import Unavailable
 from eventd.testing import ManualClock, give_turns, until
 
@@ -35,7 +35,7 @@ def spawn(coroutine: Coroutine[Any, Any, Any], _name: str, **_expects: Any) -> a
 async def ended(hub: Hub, clock: ManualClock, view: LiveView) -> None:
     """Wait until the view is rendered no more, since its only viewer left."""
     hub.leave(view)
-    clock.advance(40)
+    clock.advance(60)
     await until(lambda: not hub._views, "the view to be forgotten")
 
 
@@ -58,7 +58,7 @@ async def test_a_view_that_takes_long_is_rendered_less_often() -> None:
     view, hub = Counted(clock, seconds=1.0), Hub(clock, spawn)
     seen = hub.enter("overview", view)
     await until(lambda: view.times == 1, "the first rendering")
-    for _ in range(18):
+    for _ in range(int(1 / VIEW_SHARE) - 2):
         clock.advance(1)
         await asyncio.sleep(0)
     assert view.times == 1
@@ -192,7 +192,7 @@ async def test_a_rendering_that_waited_for_other_work_does_not_delay_the_next() 
     world.content.seconds = 0.2
     seen = await world.open()
     world.content.seconds = 9.0
-    world.clock.advance(4)
+    world.clock.advance(0.2 / VIEW_SHARE)
     await until(lambda: seen.renderings == 2, "a rendering that takes long")
     world.clock.advance(1)
     await until(lambda: seen.renderings == 3, "the next: a view that can be rendered in 0.2 s is not a slow one")
