@@ -200,8 +200,8 @@ class Site(Generic[Someone]):
 
         holders = self._host.holders(visitor)
         with self._streams.take(holders), self._host.using(request, visitor):
-            session = ViewerSession(holders, partial(self._host.has_ended, visitor))
-            return await follow_view(request, self._hub, key, render, self._host.most_streams, session, self._clock)
+            watched = ViewerSession(holders, partial(self._host.has_ended, visitor))
+            return await follow_view(request, self._hub, key, render, self._host.most_streams, watched, self._clock)
 
     # --- the rest -----------------------------------------------------------------------------------------------
 
