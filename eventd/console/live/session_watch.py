@@ -44,7 +44,7 @@ class SessionWatch:
     def __init__(self, clock: Clock, spawn: SpawnTask) -> None:
         self._clock = clock
         self._spawn = spawn
-        self._streams: set[_WatchedStream] = set()
+        self._streams: dict[_WatchedStream, None] = {}  # in the order in which they began
         self._runs = False
 
     @contextmanager
@@ -54,14 +54,14 @@ class SessionWatch:
         The future is done when it has ended or the browser has left, and has the error of a check that failed.
         """
         stream = _WatchedStream(request, session, asyncio.get_running_loop().create_future())
-        self._streams.add(stream)
+        self._streams[stream] = None
         if not self._runs:
             self._runs = True
             self._spawn(self._run(), "sessions of streams")
         try:
             yield stream.ended
         finally:
-            self._streams.remove(stream)
+            del self._streams[stream]
 
     async def _run(self) -> None:
         try:
