@@ -151,7 +151,7 @@ class ActionPages:
         refused = problem or (asked is not None and question.problem)  # a link to a question is answered with a page
         status = API_FORM.status(error) if error else 422 if refused else 200
         page = ShownPage(question.title, "question.html", data, live=False, status=status)
-        return html(self._layout.alone(page, visit, preferences, 0), status)
+        return html(self._layout.alone(page, visit, preferences, 0), status, is_preview=asked is not None)
 
 
 def _is_stated(question: Question, name: str, value: Any) -> bool:

@@ -44,14 +44,20 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_KEPT: Final = "private, no-cache"
 _HTTPS_ONLY: Final = "max-age=31536000"
 _UNCOMPRESSED_CHARACTERS: Final = 1024
 """A page with more characters than this is compressed."""
 
 
-def html(text: str, status: int = 200) -> web.Response:
-    """Return a page."""
-    response = web.Response(text=text, status=status, content_type="text/html", headers=HEADERS)
+def html(text: str, status: int = 200, *, is_preview: bool = False) -> web.Response:
+    """Return a page.
+
+    `is_preview`: it answers a form, and shows what the visitor has typed and what it would change. The browser may keep
+    it for the way back to it; otherwise it shows an error there, because it must not send the form again by itself.
+    """
+    headers = {**HEADERS, "Cache-Control": _KEPT} if is_preview else HEADERS
+    response = web.Response(text=text, status=status, content_type="text/html", headers=headers)
     if len(text) > _UNCOMPRESSED_CHARACTERS:
         response.enable_compression()
     return response

@@ -44,6 +44,7 @@ async def test_resources_are_applied_only_after_their_diff_was_shown(site: Site,
     )
     text = "# first\r\n" + declare(peer("b", 1)).replace("\n", "\r\n")
     asked = await one.post("/console/do/resources.apply", text=text, **form)
+    assert asked.headers["Cache-Control"] == "private, no-cache", "the browser shows it again on the way back"
     assert asked.heading == "Apply these changes?"
     assert "EventPeer edge-b will be created." in asked.text
     assert not (await site.ask("resources.list", kind="EventPeer"))["resources"]
