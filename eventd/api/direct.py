@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -46,7 +47,7 @@ class DirectCaller(NamedTuple):
 
     `once`: the key of a request that may be repeated (see `ActionRecorder.perform_once`); empty without one.
     `counted`: its requests count for the limits of its key, which they do not if they are made on behalf of several
-    callers.
+    callers. `session`: the digest of its session of the console; empty without one.
     """
 
     key: ApiKey
@@ -54,6 +55,7 @@ class DirectCaller(NamedTuple):
     request: str
     once: str = ""
     counted: bool = True
+    session: str = ""
 
 
 class FoundRoute(NamedTuple):
@@ -92,7 +94,8 @@ async def run_operation(
         endpoint = load(route)
         assert endpoint.params is not None
         checked = read_params(endpoint.params, params)
-        operate = partial(endpoint.run, services_for(services, checked, by.key), checked)
+        given = replace(services_for(services, checked, by.key), session=by.session)
+        operate = partial(endpoint.run, given, checked)
         call = partial(run_for, by.key, route, operate)
         if draft is None:
             return await call()

@@ -15,7 +15,7 @@ from eventd.api.framework.paging import After
 from eventd.api.keys.api_key import ApiKey
 from eventd.errors import Invalid, NotFound
 from eventd.store.engine.database import Connection
-from eventd.store.rows.console_sessions import ID_LENGTH, IDLE, SessionRow, end_sessions, read_sessions
+from eventd.store.rows.console_sessions import ID_LENGTH, SessionRow, end_sessions, is_valid, read_sessions
 from eventd.store.rows.keys import read_api_keys
 from eventd.text.quoting import quoted
 
@@ -63,7 +63,7 @@ def _read_active(conn: Connection, now: int) -> list[SessionRow]:
 def _is_active(row: SessionRow, valid: Collection[str], now: int) -> bool:
     """Return whether a session has not ended, as far as the database says: keys of the settings have no row there."""
     has_key = not row.key_name or row.key_digest in valid
-    return has_key and now < row.expires_at and now - row.used_at < IDLE
+    return has_key and is_valid(row, now)
 
 
 def _place(row: SessionRow) -> tuple[int, str]:

@@ -115,7 +115,8 @@ class Services:
     `Unavailable`. `sees` returns whether the caller's key may access the group or topic of a name, for operations whose
     parameters say `narrows`. `key` is that of the caller, for operations whose parameters say `by_caller`; None for a
     command on the database, which may do everything. `holds_key` returns whether a valid key of the API has a digest; a
-    command knows no keys of settings, and takes all for valid. `client_waits`, for operations of routes that `hold`:
+    command knows no keys of settings, and takes all for valid. `session` is the digest of the caller's session of the
+    console, empty without one. `client_waits`, for operations of routes that `hold`:
     whether the client is still connected, and the node does not stop. `limits` are those of the
     settings; None: the defaults. `ask_worker` asks the worker that serves a group, see `WorkerPeers.ask_worker_of`;
     None where there is only one process. `spawn` starts work that outlives the request; a command has none.
@@ -141,6 +142,7 @@ class Services:
     sees: Callable[[str], bool] = _every_name
     key: ApiKey | None = None
     holds_key: Callable[[bytes], bool] = _every_key
+    session: str = ""
     client_waits: Callable[[], bool] = _waits
     limits: Limits | None = None
     ask_worker: AskWorker | None = None

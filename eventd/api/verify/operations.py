@@ -22,6 +22,7 @@ from eventd.errors import Conflict, EventdError, NotFound, Unavailable
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
+from eventd.store.rows.console_sessions import find_session, is_valid
 from eventd.store.rows.verifications import Verification
 from eventd.text.quoting import shortened
 from federation.peers import PROTOCOL_V1
@@ -98,8 +99,9 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
         if services.holds_key(services.key.digest):
             digest = services.key.digest
     if services.ask_worker is None:
-        return await _verify_here(services, params, digest)
-    question = json.dumps({"key": digest.hex(), "request": params.model_dump(mode="json", by_alias=True)}).encode()
+        return await _verify_here(services, params, digest, services.session)
+    request = params.model_dump(mode="json", by_alias=True)
+    question = json.dumps({"key": digest.hex(), "session": services.session, "request": request}).encode()
     patience = LOOK_SECONDS if params.look else params.seconds + PATIENCE_SECONDS
     text = await services.ask_worker(params.group, VERIFY, question, seconds=patience)
     if not text and params.look:
@@ -119,15 +121,16 @@ async def answer_verify(services: Services, question: bytes) -> bytes:
     error."""
     asked = json.loads(question)
     try:
-        answer = await _verify_here(services, Verify.model_validate(asked["request"]), bytes.fromhex(asked["key"]))
+        params, key = Verify.model_validate(asked["request"]), bytes.fromhex(asked["key"])
+        answer = await _verify_here(services, params, key, asked.get("session", ""))
     except EventdError as error:
         answer = {"status": API_FORM.status(error), "problem": API_FORM.body(error)}
     return json.dumps(answer).encode()
 
 
-async def _verify_here(services: Services, params: Verify, key: bytes) -> dict[str, Any]:
+async def _verify_here(services: Services, params: Verify, key: bytes, session: str) -> dict[str, Any]:
     found = await services.database.read(find_asked, params.group, params.peer)
-    asked = _Asked(services, params, key, *found)
+    asked = _Asked(services, params, key, session, *found)
     in_background = params.background and services.spawn is not None
     if in_background and not params.run:
         _require_room(asked)
@@ -141,7 +144,7 @@ async def _verify_here(services: Services, params: Verify, key: bytes) -> dict[s
     if in_background or run.driver is not None:
         return await _wait_for_driver(asked, run)
     async with run.lock:
-        done, why = True, asked.why_ended(run)
+        done, why = True, await asked.why_ended(run)
         if why:
             await asked.end(run, why)
         else:
@@ -150,11 +153,13 @@ async def _verify_here(services: Services, params: Verify, key: bytes) -> dict[s
 
 
 class _Asked(NamedTuple):
-    """A request, the digest of its key (empty if the caller has none that can end), its group and its peer."""
+    """A request, the digests of its key and of its session of the console (empty if the caller has none that can end),
+    its group and its peer."""
 
     services: Services
     params: Verify
     key: bytes
+    session: str
     group: GroupConfig
     peer: PeerConfig
 
@@ -167,12 +172,16 @@ class _Asked(NamedTuple):
         found = await self.services.database.read(find_asked, self.params.group, self.params.peer)
         return self._replace(group=found[0], peer=found[1])
 
-    def why_ended(self, run: _Run) -> str:
+    async def why_ended(self, run: _Run) -> str:
         """Return why the comparison must not continue; empty if it may."""
         if self.peer != run.peer:
             return f"{self.params.peer} was declared differently when it began: begin a new one"
         if self.key and not self.services.holds_key(self.key):
             return "the key that began it is no longer valid"
+        if self.session:
+            session = await self.services.database.read(find_session, self.session)
+            if not is_valid(session, self.services.clock.now()):
+                return "the session of the console that began it has ended"
         return ""
 
     async def end(self, run: _Run, why: str) -> None:
@@ -214,7 +223,7 @@ async def _drive(asked: _Asked, run: _Run) -> dict[str, Any] | EventdError:
         try:
             while run.spent < BACKGROUND_SECONDS:
                 asked = await asked.again()
-                why = asked.why_ended(run)
+                why = await asked.why_ended(run)
                 if why:
                     await asked.end(run, why)
                     return _answer(asked.params, run, done=True, why=why)

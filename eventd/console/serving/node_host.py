@@ -64,7 +64,8 @@ class NodeHost:
 
     def view(self, visitor: Visitor, request_id: str, *, shared: bool = False) -> InProcessView:
         of = self._dependencies
-        by = DirectCaller(visitor.key, visitor.caller, request_id, counted=not shared)
+        session = visitor.session.row.digest if visitor.session else ""
+        by = DirectCaller(visitor.key, visitor.caller, request_id, counted=not shared, session=session)
         return InProcessView(of.services, of.v0, of.recorder, by, of.address())
 
     def using(self, request: web.Request, visitor: Visitor) -> AbstractContextManager[None]:

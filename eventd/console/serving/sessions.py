@@ -15,11 +15,11 @@ from eventd.runtime.chance import Chance
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.database import Database
 from eventd.store.rows.console_sessions import (
-    IDLE,
     SessionRow,
     create_session,
     end_sessions,
     find_session,
+    is_valid,
     read_sessions,
     touch_session,
 )
@@ -101,7 +101,7 @@ class ConsoleSessions:
     async def _checked(self, row: SessionRow, *, used: bool = True) -> ConsoleSession | None:
         now = self._clock.now()
         key = self._keys.by_digest(bytes.fromhex(row.key_digest))
-        if key is None or now >= row.expires_at or now - row.used_at >= IDLE:
+        if key is None or not is_valid(row, now):
             return None
         if used and now - row.used_at >= _TOUCH:
             await self._database.write(touch_session, row.digest, now)

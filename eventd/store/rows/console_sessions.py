@@ -64,6 +64,11 @@ def find_session(conn: Connection, digest: str) -> SessionRow | None:
     return SessionRow(*rows[0]) if rows else None
 
 
+def is_valid(row: SessionRow | None, now: int) -> bool:
+    """Return whether a session has not ended, apart from its key."""
+    return row is not None and now < row.expires_at and now - row.used_at < IDLE
+
+
 def read_sessions(conn: Connection) -> list[SessionRow]:
     """Return all sessions, also expired ones, the one that was used last first."""
     rows = fetch(conn, f"SELECT {_COLUMNS} FROM console_sessions ORDER BY used_at DESC, digest")

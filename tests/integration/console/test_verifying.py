@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -67,6 +68,30 @@ async def test_a_comparison_continues_by_itself_and_its_page_shows_the_result(
 
     await until(ended, "the comparison to end without another request that continues it")
     assert "s-clean" in (await one.get(LINK)).text
+
+
+async def test_a_comparison_ends_with_the_session_that_began_it(
+    site: Site, far: Site, browser: MakeBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "_SECONDS", 0)
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    async def advance(*_: object) -> tuple[bool, str]:
+        held.set()
+        await go_on.wait()
+        return False, ""
+
+    monkeypatch.setattr(operations, "_advance", advance)
+    one, other = await signed_in(site, browser), await signed_in(site, browser)
+    await one.post("/console/do/links.verify", **FORM)
+    await held.wait()
+    await one.post("/console/sign-out")
+    go_on.set()
+
+    async def ended() -> bool:
+        return "the session of the console that began it has ended" in (await other.get(LINK)).text
+
+    await until(ended, "the comparison to end with its session")
 
 
 async def test_a_comparison_that_is_not_known_is_not_found(site: Site, far: Site, browser: MakeBrowser) -> None:
