@@ -19,6 +19,7 @@ from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Pair, Report
 from eventd.lake.schema import Ledger
 from federation.event import micros
+from tests.support import known_cells
 from tests.support.local_spark import run_audit
 from tests.support.receipt_lakes import (
     SECRET,
@@ -84,6 +85,7 @@ def test_of_many_bad_receipts_some_are_named_and_all_are_counted(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receipt_checks, "MOST_FAULTS", 1)
+    monkeypatch.setattr(known_cells, "known", {})
     lake = copy_of(made / "lake", tmp_path)
     change_rows(lake, Ledger.RECEIPTS, "a", lambda row: row | {"link_epoch": "another"})
     report = audited(lake, tmp_path / "out")
@@ -99,6 +101,7 @@ def test_a_bad_receipt_that_is_counted_only_is_not_counted_again_when_the_peer_h
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receipt_checks, "MOST_FAULTS", 1)
+    monkeypatch.setattr(known_cells, "known", {})
     lake = copy_of(made / "lake", tmp_path)
     change_rows(lake, Ledger.RECEIPTS, "a", lambda row: row | {"receipt_digest": "0" * 64})
     report = audited(lake, tmp_path / "out")
