@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,9 +18,6 @@ from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, generate
 from tests.support.local_spark import run_audit
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 HOUR = 3600 * SECOND
 SMALL = FullSettings(nodes=4, events=500, span=3 * HOUR, skew=40 * SECOND)
 HARMLESS: dict[str, Any] = {"expire": 9, "dead_letter": 9, "retry": 20, "pending": 5}
@@ -30,11 +27,10 @@ INVOLVED = {"nodes": 6, "silent": 1, "groups": 2, "in_path": True, "selectors": 
 MANY = {"events": 1300, "span": 6 * HOUR}
 
 
-def audited(folder: Path, settings: FullSettings, spark: SparkSession | None = None) -> tuple[Report, Truth]:
-    """By a stand-in of Spark, unless one is given."""
+def audited(folder: Path, settings: FullSettings) -> tuple[Report, Truth]:
     truth = generate(settings, str(folder / "lake"))
     asked = AuditRequest(lake=str(folder / "lake"), out=str(folder / "out"))
-    return run_audit(asked, spark), truth
+    return run_audit(asked), truth
 
 
 def what(finding: Finding) -> tuple[object, ...]:
@@ -72,15 +68,6 @@ def test_faults_of_every_kind_are_told_apart(tmp_path: Path, options: dict[str, 
     report, truth = audited(tmp_path, replace(SMALL, **(HARMLESS | options | EVERY_FAULT | MANY)))
     require_exact(report, truth)
     assert report.totals.by_kind.keys() == GENERATED
-
-
-def test_spark_finds_the_same_as_its_stand_in(spark: SparkSession, tmp_path: Path) -> None:
-    settings = replace(SMALL, **(HARMLESS | INVOLVED | EVERY_FAULT | MANY | {"seed": 1}))
-    report, truth = audited(tmp_path / "spark", settings, spark)
-    local, _ = audited(tmp_path / "local", settings)
-    require_exact(report, truth)
-    assert report.totals.by_kind.keys() == GENERATED
-    assert (report.totals, report.findings, report.pairs) == (local.totals, local.findings, local.pairs)
 
 
 def test_what_is_no_fault_is_counted_as_what_it_is(tmp_path: Path) -> None:
