@@ -6,11 +6,10 @@ import hashlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from pydoc import locate
 from typing import Any
 
 import msgspec
@@ -422,23 +421,20 @@ STEPS = {
     "while a file is replaced": "eventd.lake.folder.sync_folder",
     "before the report is written": "eventd.audit.engine.run.write_output",
 }
-KILLED = """
-import os, signal, sys
-from pydoc import locate
-from eventd.audit.engine.request import AuditRequest
-from tests.support.local_spark import run_audit
-step, lake, out = sys.argv[1:]
-owner, _, name = step.rpartition(".")
-import eventd.audit.engine.run, eventd.lake.storage
-setattr(locate(owner), name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-run_audit(AuditRequest(lake=lake, out=out))
-"""
 
 
 def kill(folder: Path, step: str) -> None:
-    """Run an audit that is killed when it reaches a step."""
-    command = [sys.executable, "-c", KILLED, STEPS[step], str(folder / "lake"), str(folder / "out")]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    """Run an audit in a fork of this process, which is killed when it reaches a step."""
+    owner, _, name = STEPS[step].rpartition(".")
+    child = os.fork()
+    if child == 0:
+        try:
+            setattr(locate(owner), name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+            audit(folder)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("step", STEPS)
