@@ -283,7 +283,7 @@ def _doubtful(marks: Columns, keeping: Collection[str], unanswered: Collection[R
     order = np.lexsort((pair, record))
     pair, event, role = pair[order], record[order], marks.numbers("role")[order]
     starts = np.concatenate(([0], np.flatnonzero((np.diff(event) != 0) | (np.diff(pair) != 0)) + 1))
-    counted = np.array([_bits(Role(value)) for value in range(2 * max(Role))], np.int64)[role]
+    counted = _bits_by_role()[role]
     total = np.add.reduceat(counted, starts)
     has_ledgers = peer.where(keeping.__contains__)[order][starts]
     plain = np.where(has_ledgers, np.isin(_without_in_path(total), _plain(1)), np.isin(total, _plain(0)))
@@ -354,6 +354,12 @@ def _place(role: Role) -> int:
 def _bits(role: Role, count: int = 1) -> int:
     """Return the number for `count` marks of each of these roles."""
     return sum(count << _BITS * at for at, one in enumerate(Role) if one in role)
+
+
+@cache
+def _bits_by_role() -> Numbers:
+    """Return `_bits` for one mark of each combination of roles."""
+    return np.array([_bits(Role(value)) for value in range(2 * max(Role))], np.int64)
 
 
 @cache
