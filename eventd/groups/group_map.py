@@ -71,10 +71,6 @@ class LinkEnd(NamedTuple):
         """Return how long the link has been in its state; None if an older program reports."""
         return None if self.link.state_seconds is None else self.link.state_seconds + self.age
 
-    @property
-    def is_fresh(self) -> bool:
-        return self.age <= FRESH_SECONDS
-
 
 @dataclass(slots=True)
 class MapNode:
@@ -110,7 +106,9 @@ class GroupMap:
     left_out: int = 0
 
 
-class _Told(NamedTuple):
+class _DatedReport(NamedTuple):
+    """A report with its age in seconds, and the peer that passed it on; empty: none did."""
+
     report: NodeReport
     age: float
     via: str
@@ -121,78 +119,78 @@ def make_map(view: GroupView) -> GroupMap:
     found = GroupMap({}, {})
     own = view.own.node
     found.nodes[own] = MapNode(own, SELF, view.own.age_seconds)
-    told: dict[str, _Told] = {own: _Told(view.own, view.own.age_seconds, "")}
+    reports: dict[str, _DatedReport] = {own: _DatedReport(view.own, view.own.age_seconds, "")}
     for peer in view.peers:
         found.nodes[peer.node] = MapNode(peer.node, peer.answer, peer.age_seconds)
         if peer.report is not None:
-            told[peer.node] = _Told(peer.report, (peer.age_seconds or 0.0) + peer.report.age_seconds, "")
-    for passed in _passed_on(view.peers, told):
-        told[passed.report.node] = passed
+            reports[peer.node] = _DatedReport(peer.report, (peer.age_seconds or 0.0) + peer.report.age_seconds, "")
+    for passed in _passed_on(view.peers, reports):
+        reports[passed.report.node] = passed
         node = found.nodes.setdefault(passed.report.node, MapNode(passed.report.node))
         node.answer = RELAYED if node.answer == UNASKED else node.answer
         node.age, node.via = passed.age, passed.via
-    for node_name, one in told.items():
+    for node_name, one in reports.items():
         found.nodes[node_name].left_out = one.report.left_out
         found.left_out += one.report.left_out
         _add_links(found, one)
     for link in found.links.values():
-        link.findings = [*_compare(link, told)]
+        link.findings = [*_compare(link, reports)]
     return found
 
 
-def _passed_on(peers: Iterable[PeerReport], told: Mapping[str, _Told]) -> Iterator[_Told]:
+def _passed_on(peers: Iterable[PeerReport], reports: Mapping[str, _DatedReport]) -> Iterator[_DatedReport]:
     """Yield the newest report that was passed on about each node which has not answered itself, or not lately.
 
     A node that no longer has this one as a peer refuses its questions: its last answer would hide what has changed.
     """
-    newest: dict[str, _Told] = {}
+    newest: dict[str, _DatedReport] = {}
     for peer in peers:
         for other in peer.others:
-            one = _Told(other, (peer.age_seconds or 0.0) + other.age_seconds, peer.node)
-            counts = other.node not in told or _is_outdated(told[other.node], one)
+            one = _DatedReport(other, (peer.age_seconds or 0.0) + other.age_seconds, peer.node)
+            counts = other.node not in reports or _is_outdated(reports[other.node], one)
             if counts and (other.node not in newest or one.age < newest[other.node].age):
                 newest[other.node] = one
     yield from newest.values()
 
 
-def _is_outdated(known: _Told, passed: _Told) -> bool:
+def _is_outdated(known: _DatedReport, passed: _DatedReport) -> bool:
     return known.age > FRESH_SECONDS and passed.age < known.age
 
 
-def _add_links(found: GroupMap, told: _Told) -> None:
-    for link in told.report.links:
-        ends = (told.report.node, link.peer) if link.direction == OUT else (link.peer, told.report.node)
+def _add_links(found: GroupMap, dated: _DatedReport) -> None:
+    for link in dated.report.links:
+        ends = (dated.report.node, link.peer) if link.direction == OUT else (link.peer, dated.report.node)
         if ends not in found.links:
             if len(found.links) >= MOST_MAP_LINKS:
                 found.left_out += 1
                 continue
             found.links[ends] = MapLink(*ends)
             found.nodes.setdefault(link.peer, MapNode(link.peer))
-        end = LinkEnd(link, told.age, told.via)
+        end = LinkEnd(link, dated.age, dated.via)
         if link.direction == OUT:
             found.links[ends].sender = end
         else:
             found.links[ends].receiver = end
 
 
-def _compare(link: MapLink, told: Mapping[str, _Told]) -> Iterator[str]:
+def _compare(link: MapLink, reports: Mapping[str, _DatedReport]) -> Iterator[str]:
     """Yield the contradictions between the reports of the two ends; nothing unless both reports are fresh."""
     sender, receiver = link.sender, link.receiver
-    age = max(told[end].age if end in told else math.inf for end in (link.source, link.target))
+    age = max(reports[end].age if end in reports else math.inf for end in (link.source, link.target))
     is_fresh = age <= FRESH_SECONDS
     if age > FRESH_ENOUGH_SECONDS:
         return
     if is_fresh and sender is not None and sender.link.state == "running" and _has_to_send(sender.link):
-        if receiver is None and _is_complete(link.target, told) and (sender.link.events_per_second or 0) > 0:
+        if receiver is None and _is_complete(link.target, reports) and (sender.link.events_per_second or 0) > 0:
             yield f"running at {link.source}, and unknown at {link.target}"
         silent = None if receiver is None else _contradicting_silence(sender, receiver)
         if silent is not None:
             yield f"running at {link.source}, and nothing received at {link.target} for {_span(silent)}"
-    if receiver is None or sender is not None or not _is_complete(link.source, told):
+    if receiver is None or sender is not None or not _is_complete(link.source, reports):
         return
     if is_fresh and (receiver.link.events_per_second or 0) > 0:
         yield f"{_receives(link.target, receiver)}, and {link.source} has no link to it"
-    elif _sends(link.target, link.source, told):
+    elif _sends(link.target, link.source, reports):
         # The receiver's mark of the sender outlives the link: a direction that never was declared is no finding.
         yield f"{link.source} has no link to {link.target} any more, though {link.target} has one to {link.source}"
 
@@ -230,12 +228,12 @@ def _waits_long(link: LinkReport) -> bool:
     return link.lag_events > 0 and link.lag_seconds > SILENT_SECONDS
 
 
-def _sends(node: str, peer: str, told: Mapping[str, _Told]) -> bool:
-    return any(link.peer == peer and link.direction == OUT for link in told[node].report.links)
+def _sends(node: str, peer: str, reports: Mapping[str, _DatedReport]) -> bool:
+    return any(link.peer == peer and link.direction == OUT for link in reports[node].report.links)
 
 
-def _is_complete(node: str, told: Mapping[str, _Told]) -> bool:
-    return not told[node].report.left_out
+def _is_complete(node: str, reports: Mapping[str, _DatedReport]) -> bool:
+    return not reports[node].report.left_out
 
 
 def _span(seconds: float) -> str:

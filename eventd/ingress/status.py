@@ -36,7 +36,7 @@ class LinkReporter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AnsweredQuestion:
     """The last answered question of a node: when it was signed (seconds since 1970), and answered (monotonic)."""
 
     created: int
@@ -50,7 +50,7 @@ class StatusQuestions:
         self._reporter = reporter
         self._clock = clock
         self._since = clock.now() // SECOND
-        self._asked: dict[str, _Asked] = {}  # most recent last
+        self._asked: dict[str, _AnsweredQuestion] = {}  # most recent last
 
     async def answer(
         self, request: VerifiedRequest, query: StatusQuery, body: bytes, config: GroupConfig, peers: Collection[str]
@@ -72,7 +72,7 @@ class StatusQuestions:
         if before is None and node not in peers:
             self._make_room(now, 2 * window, peers)
         self._asked.pop(node, None)
-        self._asked[node] = _Asked(created, now)
+        self._asked[node] = _AnsweredQuestion(created, now)
 
     def _make_room(self, now: float, seconds: float, peers: Collection[str]) -> None:
         """Forget undeclared nodes whose last question is too old to be accepted again. Raises `TooManyQueries`."""

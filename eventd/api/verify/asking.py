@@ -14,7 +14,7 @@ from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 
 
-def find_asked(conn: Connection, group: str, peer: str) -> tuple[GroupConfig, PeerConfig]:
+def find_group_and_peer(conn: Connection, group: str, peer: str) -> tuple[GroupConfig, PeerConfig]:
     """Return a group and its peer of this node name. Raises NotFound."""
     config = find_group(conn, group)
     return config, find_peer(config, peer)

@@ -13,7 +13,7 @@ from pydantic import Field
 from eventd.api.errors.codes import API_FORM, restore
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
-from eventd.api.verify.asking import asking, find_asked
+from eventd.api.verify.asking import asking, find_group_and_peer
 from eventd.api.verify.comparing import Comparison
 from eventd.api.verify.history import keep
 from eventd.api.verify.links import show_link
@@ -119,22 +119,22 @@ async def verify(services: Services, params: Verify) -> dict[str, Any]:
 async def answer_verify(services: Services, question: bytes) -> bytes:
     """Answer another worker's question `VERIFY`: a request and the digest of its key, as JSON, with an answer or an
     error."""
-    asked = json.loads(question)
+    given = json.loads(question)
     try:
-        params, key = Verify.model_validate(asked["request"]), bytes.fromhex(asked["key"])
-        answer = await _verify_here(services, params, key, asked.get("session", ""))
+        params, key = Verify.model_validate(given["request"]), bytes.fromhex(given["key"])
+        answer = await _verify_here(services, params, key, given.get("session", ""))
     except EventdError as error:
         answer = {"status": API_FORM.status(error), "problem": API_FORM.body(error)}
     return json.dumps(answer).encode()
 
 
 async def _verify_here(services: Services, params: Verify, key: bytes, session: str) -> dict[str, Any]:
-    found = await services.database.read(find_asked, params.group, params.peer)
-    asked = _Asked(services, params, key, session, *found)
+    found = await services.database.read(find_group_and_peer, params.group, params.peer)
+    request = _VerifyRequest(services, params, key, session, *found)
     in_background = params.background and services.spawn is not None
     if in_background and not params.run:
-        _require_room(asked)
-    run = _run_of(asked)
+        _require_room(request)
+    run = _run_of(request)
     if params.look:
         return _answer(params, run, done=False, why="")
     if run.driver is None and run.lock.locked():
@@ -142,17 +142,17 @@ async def _verify_here(services: Services, params: Verify, key: bytes, session: 
             f"{params.peer} is being verified by another call of this run", hint="retry when that call has ended"
         )
     if in_background or run.driver is not None:
-        return await _wait_for_driver(asked, run)
+        return await _wait_for_driver(request, run)
     async with run.lock:
-        done, why = True, await asked.why_ended(run)
+        done, why = True, await request.why_ended(run)
         if why:
-            await asked.end(run, why)
+            await request.end(run, why)
         else:
-            done, why = await _advance(asked, run, params.seconds)
+            done, why = await _advance(request, run, params.seconds)
         return _answer(params, run, done=done, why=why)
 
 
-class _Asked(NamedTuple):
+class _VerifyRequest(NamedTuple):
     """A request, the digests of its key and of its session of the console (empty if the caller has none that can end),
     its group and its peer."""
 
@@ -167,9 +167,9 @@ class _Asked(NamedTuple):
     def runs(self) -> dict[tuple[str, str], _Run]:
         return _runs.setdefault(self.services.database, {})
 
-    async def again(self) -> _Asked:
+    async def again(self) -> _VerifyRequest:
         """Return the request with its group and peer as they are declared now. Raises NotFound."""
-        found = await self.services.database.read(find_asked, self.params.group, self.params.peer)
+        found = await self.services.database.read(find_group_and_peer, self.params.group, self.params.peer)
         return self._replace(group=found[0], peer=found[1])
 
     async def why_ended(self, run: _Run) -> str:
@@ -186,15 +186,21 @@ class _Asked(NamedTuple):
 
     async def end(self, run: _Run, why: str) -> None:
         """Forget a comparison, and keep its result."""
-        del self.runs[self.params.group, self.params.peer]
+        self.forget(run)
         await keep(self.services.database, _result(self.params, run, why))
 
+    def forget(self, run: _Run) -> None:
+        """Remove a comparison from the unfinished ones, unless another one has replaced it already."""
+        place = self.params.group, self.params.peer
+        if self.runs.get(place) is run:
+            del self.runs[place]
 
-def _require_room(asked: _Asked) -> None:
+
+def _require_room(request: _VerifyRequest) -> None:
     """Raises `Conflict` while too many comparisons work in the background, or another one of the group does."""
-    groups = [group for (group, _), run in asked.runs.items() if run.driver is not None]
-    if asked.params.group in groups:
-        problem = f"a comparison of the group {asked.params.group} works in the background already"
+    groups = [group for (group, _), run in request.runs.items() if run.driver is not None]
+    if request.params.group in groups:
+        problem = f"a comparison of the group {request.params.group} works in the background already"
         raise Conflict(problem, hint="try again when it has ended")
     if len(groups) >= MOST_IN_BACKGROUND:
         raise Conflict(
@@ -202,68 +208,67 @@ def _require_room(asked: _Asked) -> None:
         )
 
 
-async def _wait_for_driver(asked: _Asked, run: _Run) -> dict[str, Any]:
+async def _wait_for_driver(request: _VerifyRequest, run: _Run) -> dict[str, Any]:
     """Let a comparison continue in the background; return its result if that comes within the requested time."""
     if run.driver is None:
-        _require_room(asked)
-        assert asked.services.spawn is not None
-        run.driver = asked.services.spawn(_drive(asked, run), f"comparison with {asked.params.peer}")
-    await asyncio.wait({run.driver}, timeout=asked.params.seconds)
+        _require_room(request)
+        assert request.services.spawn is not None
+        run.driver = request.services.spawn(_drive(request, run), f"comparison with {request.params.peer}")
+    await asyncio.wait({run.driver}, timeout=request.params.seconds)
     if not run.driver.done():
-        return _answer(asked.params, run, done=False, why="")
+        return _answer(request.params, run, done=False, why="")
     found = run.driver.result()
     if isinstance(found, EventdError):
         raise found
     return found
 
 
-async def _drive(asked: _Asked, run: _Run) -> dict[str, Any] | EventdError:
+async def _drive(request: _VerifyRequest, run: _Run) -> dict[str, Any] | EventdError:
     """Continue a comparison to its end, or until its time is over."""
     async with run.lock:
         try:
             while run.spent < BACKGROUND_SECONDS:
-                asked = await asked.again()
-                why = await asked.why_ended(run)
+                request = await request.again()
+                why = await request.why_ended(run)
                 if why:
-                    await asked.end(run, why)
-                    return _answer(asked.params, run, done=True, why=why)
-                done, why = await _advance(asked, run, _SLICE_SECONDS)
+                    await request.end(run, why)
+                    return _answer(request.params, run, done=True, why=why)
+                done, why = await _advance(request, run, _SLICE_SECONDS)
                 if done:
-                    return _answer(asked.params, run, done=True, why=why)
+                    return _answer(request.params, run, done=True, why=why)
         except EventdError as error:
-            asked.runs.pop((asked.params.group, asked.params.peer), None)
-            await keep(asked.services.database, _result(asked.params, run, str(error)))
+            await request.end(run, str(error))
             return error
         most = f"{BACKGROUND_SECONDS / 60:.0f} min"
         why = f"it was not finished within {most}: use routerctl verify, which has no such limit"
-        await asked.end(run, why)
-        return _answer(asked.params, run, done=True, why=why)
+        await request.end(run, why)
+        return _answer(request.params, run, done=True, why=why)
 
 
-async def _advance(asked: _Asked, run: _Run, seconds: float) -> tuple[bool, str]:
+async def _advance(request: _VerifyRequest, run: _Run, seconds: float) -> tuple[bool, str]:
     """Continue a comparison, whose lock the caller holds.
 
     Return whether the comparison is done, and why nothing was compared, if that is so.
     """
-    clock, why = asked.services.clock, ""
+    clock, why = request.services.clock, ""
     begun = clock.monotonic()
     try:
-        await _continue(asked.services, asked.group, asked.peer, run, seconds)
+        await _continue(request.services, request.group, request.peer, run, seconds)
     except QueryUnsupported as answer:
         why = str(answer)
     except BaseException:
-        del asked.runs[asked.params.group, asked.params.peer]
+        request.forget(run)
         raise
     run.touched = clock.monotonic()
     run.spent += run.touched - begun
     done = bool(why) or run.comparison.is_done
     if done:
-        await asked.end(run, why)
+        await request.end(run, why)
     return done, why
 
 
-def _run_of(asked: _Asked) -> _Run:
-    services, params, runs = asked.services, asked.params, asked.runs
+def _run_of(request: _VerifyRequest) -> _Run:
+    services, params, runs = request.services, request.params, request.runs
     now, where = services.clock.monotonic(), (params.group, params.peer)
     known = runs.get(where)
     if params.run or params.look:
@@ -278,7 +283,7 @@ def _run_of(asked: _Asked) -> _Run:
         )
     run = _Run(
         services.log.chance.token(8).hex(),
-        asked.peer,
+        request.peer,
         Comparison(*where, services.database, services.clock),
         services.clock.now(),
         now,

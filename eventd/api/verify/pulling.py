@@ -16,7 +16,7 @@ from pydantic import Field
 
 from eventd.api.admin.resources.groups import EmitTarget, find_target
 from eventd.api.framework.operations import Params, Services
-from eventd.api.verify.asking import asking, find_asked
+from eventd.api.verify.asking import asking, find_group_and_peer
 from eventd.api.verify.comparing import beyond
 from eventd.api.verify.pull_budget import CallEnded, PullBudget
 from eventd.api.verify.returned_check import Returned, ReturnedCheck
@@ -119,7 +119,7 @@ class PullCounts:
 
 
 async def pull(services: Services, params: Pull) -> dict[str, Any]:
-    group, peer = await services.database.read(find_asked, params.group, params.peer)
+    group, peer = await services.database.read(find_group_and_peer, params.group, params.peer)
     if peer.protocol == PROTOCOL_V1:
         raise Conflict(f"{params.peer} is declared with v1, which returns no events")
     try:

@@ -13,6 +13,7 @@ import pytest
 from eventd.api.framework.operations import Services
 from eventd.api.keys.api_key import ANYONE
 from eventd.api.verify import operations
+from eventd.api.verify.asking import find_group_and_peer
 from eventd.errors import Conflict, NotFound, Unavailable
 from eventd.log.delivery.digests import STEP_RECORDS
 from eventd.runtime.clock import SECOND
@@ -427,6 +428,20 @@ async def test_a_comparison_in_the_background_ends_with_its_peer_and_with_its_ke
 
     await until(ended)
     assert not operations._runs[a.running.log.database]
+
+
+async def test_the_end_of_an_abandoned_comparison_leaves_the_one_that_replaced_it(sites: MakeSites) -> None:
+    a, _b = await _one_way(sites)
+    database = a.running.log.database
+    found = await database.read(find_group_and_peer, "edge", "b")
+    request = operations._VerifyRequest(
+        Services(a.running.log), operations.Verify(group="edge", peer="b"), b"", "", *found
+    )
+    abandoned = operations._run_of(request)
+    abandoned.touched -= operations.FORGOTTEN_SECONDS
+    newer = operations._run_of(request)
+    await request.end(abandoned, "the peer did not answer")
+    assert operations._runs[database] == {("edge", "b"): newer}
 
 
 async def test_a_look_at_a_comparison_waits_two_seconds_for_a_process_that_hangs(sites: MakeSites) -> None:
