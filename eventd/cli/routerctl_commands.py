@@ -8,6 +8,7 @@ import typer
 
 from eventd.cli.federation_commands import FEDERATION, SUBSCRIPTION
 from eventd.cli.gateway.options import flags
+from eventd.cli.history_commands import HISTORY
 from eventd.cli.program.command_line import Branch, CommandLine, Leaf, program
 from eventd.cli.program.shell_completion import OPTIONS, CompletionOption, named_shell
 from eventd.cli.topic_commands import STREAM, TOPIC
@@ -68,6 +69,7 @@ COMMANDS: Final[dict[str, Leaf | Branch]] = {
         "federation.verify.verify",
         "Compare a peer's events with this node's delivery ledger; exits with status 4 if they differ.",
     ),
+    **HISTORY,
     "watch": Leaf(
         "topics.watch.watch",
         "Show the records of topics, then new ones as they are written, until Ctrl-C or until all topics are deleted.",
@@ -449,7 +451,7 @@ HEADINGS: Final[dict[str, tuple[str, ...]]] = {
     "State of a node": ("status", "doctor", "top", "actions", "support-bundle", "console"),
     "Events": ("federation", "verify", "job", "subscription", "plugin", "dynamic", "callback", "routemaster"),
     "Topics": ("topic", "router", "queue", "watch", "topology", "stream", "cache"),
-    "Audit": ("lake", "audit"),
+    "Audit": ("lake", "audit", "prove", "log"),
     "Access and administration": ("context", "key", "session", "db", "assets", "bench"),
 }
 """The commands under the headings of the help."""

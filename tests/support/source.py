@@ -19,6 +19,7 @@ _TABLES = {
     "eventd/api/history_routes.py": ("eventd.api", re.compile(r"[a-z_.]+:[a-z_]*")),
     "eventd/api/topic_routes.py": ("eventd.api", re.compile(r"[a-z_.]+:[a-z_]*")),
     "eventd/cli/federation_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),
+    "eventd/cli/history_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),
     "eventd/cli/topic_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),
     "eventd/cli/routerctl_commands.py": ("eventd.cli", re.compile(r"[a-z_]+(\.[a-z_]+){2}")),
 }

@@ -1,4 +1,4 @@
 """routerctl federation, subscription and verify.
 
-May import: cli.gateway, cli.program, cli.terminal, runtime, text.
+May import: cli.gateway, cli.history, cli.program, cli.terminal, runtime, text.
 """

@@ -36,6 +36,12 @@ DEFAULTS = ("type", "subject", "sourceNode", "ttl")
 OPTION_OF = {"id": "--id", "dedupeKey": "--dedupe-key", "payload": "--payload", "observedAt": "--observed-at"}
 
 
+class WaitFor(StrEnum):
+    """What `--wait` waits for."""
+
+    SEALED = "sealed"
+
+
 class Status(StrEnum):
     """The states of a delivery, declared here so that help and completion do not load the node."""
 
@@ -92,6 +98,12 @@ StdinOption = Annotated[
         " --ttl then apply to lines without their own.",
     ),
 ]
+WaitOption = Annotated[
+    WaitFor | None, typer.Option("--wait", help="Wait until the event is in a signed checkpoint of the history.")
+]
+PatienceOption = Annotated[
+    str, typer.Option("--timeout", metavar="DURATION", help="How long --wait waits, such as 10s.")
+]
 
 
 @connected
@@ -124,6 +136,8 @@ async def emit(
         str, typer.Option("--observed-at", metavar="TIME", help="Time of the observation, RFC 3339 (default: now).")
     ] = "",
     stdin: StdinOption = False,
+    wait: WaitOption = None,
+    patience: PatienceOption = "30s",
 ) -> None:
     """Store an event durably; the node then sends it to the group's peers."""
     given = {
@@ -138,23 +152,36 @@ async def emit(
     }
     fields = {name: value for name, value in given.items() if value}
     if stdin:
-        from eventd.cli.federation.emit_lines import emit_lines
-
-        own = [name for name in fields if name not in DEFAULTS]
-        if own:
-            option = OPTION_OF[own[0]]
-            raise typer.BadParameter(f"{option} applies to one event: with --stdin, each line has its own {own[0]}")
-        if ttl:
-            _check_ttl(ttl)
-        await emit_lines(session, group, {name: str(value) for name, value in fields.items()})
+        await _emit_lines(session, group, fields, wait)
         return
     if not type:
         raise typer.BadParameter("add --type, or read events with --stdin")
-    answer = await session.call("events.emit", group=await one_group(session, group), events=[fields])
+    name = await one_group(session, group)
+    answer = await session.call("events.emit", group=name, events=[fields])
     (result,) = answer["results"]
-    session.out.one(EVENTS, result["event"] or {**fields, "id": result["id"]}, name=_event_name)
+    shown = result["event"] or {**fields, "id": result["id"]}
+    if wait is not None:
+        from eventd.cli.history.sealed import wait_sealed
+
+        shown = {**shown, "history": await wait_sealed(session, name, result["id"], patience)}
+    session.out.one(EVENTS, shown, name=_event_name)
     if session.out.is_table and result["result"] != "new":
         note(f"note: {result['id']} exists already: {result['result']}")
+
+
+async def _emit_lines(session: Session, group: str, fields: Mapping[str, Any], wait: WaitFor | None) -> None:
+    """Emit the events of standard input; `fields` fill in what lines lack. Raises BadParameter for one event's own."""
+    from eventd.cli.federation.emit_lines import emit_lines
+
+    if wait is not None:
+        raise typer.BadParameter("--wait applies to one event, and not with --stdin")
+    own = [name for name in fields if name not in DEFAULTS]
+    if own:
+        option = OPTION_OF[own[0]]
+        raise typer.BadParameter(f"{option} applies to one event: with --stdin, each line has its own {own[0]}")
+    if "ttl" in fields:
+        _check_ttl(str(fields["ttl"]))
+    await emit_lines(session, group, {name: str(value) for name, value in fields.items()})
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -45,11 +45,15 @@ class Leaf(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A group of commands, by name. A hidden one is not listed by the help."""
+    """A group of commands, by name. A hidden one is not listed by the help.
+
+    `usual`: the command that runs when the first argument is not the name of one.
+    """
 
     help: str
     commands: Mapping[str, Leaf | Branch]
     hidden: bool = False
+    usual: str = ""
 
 
 class _OwnParams:
@@ -107,6 +111,8 @@ class Group(_OwnParams, TyperGroup):
     """A group of commands. Those of `tree` are loaded on access."""
 
     tree: Mapping[str, Leaf | Branch] = {}
+    usual: str = ""
+    """The command that runs when the first argument is not the name of one."""
     headings: Mapping[str, Sequence[str]] = {}
     """The headings under which the help lists commands; the others follow under one of their own."""
     shared: Mapping[str, bool] = {}
@@ -127,10 +133,15 @@ class Group(_OwnParams, TyperGroup):
 
         Without arguments, print the help to stderr and exit with status 2.
         """
-        if not args and not ctx.resilient_parsing:
+        if not args and not self.usual and not ctx.resilient_parsing:
             print(ctx.get_help(), file=sys.stderr)
             ctx.exit(ExitCode.USAGE)
-        return super().parse_args(ctx, _behind_command(args, _shared(ctx)))
+        return super().parse_args(ctx, self._with_usual(_behind_command(args, _shared(ctx))))
+
+    def _with_usual(self, args: list[str]) -> list[str]:
+        """Return the arguments after the name of the usual command, unless they begin with another command."""
+        named = bool(args) and (args[0] in self.tree or args[0] == "--help")
+        return args if named or not self.usual else [self.usual, *args]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name of the command in the first argument, the command, and the rest; fail if it is unknown."""
@@ -174,6 +185,7 @@ def make(name: str, one: Leaf | Branch) -> Any:
     if isinstance(one, Branch):
         group = Group(name=name, help=one.help, hidden=one.hidden, rich_markup_mode=None)
         group.tree = one.commands
+        group.usual = one.usual
         return group
     file, _, function = one.where.rpartition(".")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -27,9 +27,10 @@ from eventd.groups.retention import apply_retention
 from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import UNKNOWN
 from eventd.log.core.listing import EventQuery, list_latest
-from eventd.log.core.scan import read_at
+from eventd.log.core.scan import blocks_at, pick
 from eventd.log.core.units import Check, Publish
 from eventd.log.core.values import AppendResult, Drafts, Head, IdOwner, Outcome, Record
+from eventd.log.history.trees import read_tree
 from eventd.resources.configuration import GroupConfig
 from eventd.store.engine.database import Connection
 from federation.event import DECODER, is_plain
@@ -117,10 +118,27 @@ async def emit(services: Services, params: Emit) -> dict[str, Any]:
         return {"counts": counts, "results": _exceptions(drafts, appended)}
     results = _results(drafts, appended)
     if not params.brief:
-        stored = {r.position: r for r in await services.database.read(read_at, list(appended.positions))}
+        stored = await services.database.read(_read_stored, list(appended.positions))
         for result, position in zip(results, appended.positions, strict=True):
-            result["event"] = show_event(stored[position]) if position in stored else None
+            result |= stored.get(position, {"event": None})
     return {"counts": counts, "results": results}
+
+
+def _read_stored(conn: Connection, positions: list[int]) -> dict[int, dict[str, Any]]:
+    """Return the events that are stored at these positions, as JSON, with the place of the leaf of each that has one.
+
+    An index never appears without its tree.
+    """
+    found, origins = dict[int, dict[str, Any]](), dict[int, str]()
+    for block, places in blocks_at(conn, positions):
+        for record in pick(block, places):
+            shown: dict[str, Any] = {"event": show_event(record)}
+            if block.tree is not None and block.leaf is not None:
+                if block.tree not in origins:
+                    origins[block.tree] = read_tree(conn, block.tree).origin
+                shown |= {"origin": origins[block.tree], "leaf": block.leaf + record.position - block.position}
+            found[record.position] = shown
+    return found
 
 
 def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:

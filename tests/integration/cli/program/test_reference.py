@@ -176,6 +176,8 @@ def test_every_command_line_in_the_documentation_can_be_typed() -> None:
         while hasattr(command, "commands") and rest and (inner := command.get_command(typer.Context(command), rest[0])):
             command = inner
             rest.pop(0)
+        if rest and getattr(command, "usual", "") and not rest[0].startswith("-"):
+            command = command.get_command(typer.Context(command), command.usual)
         known = {"-", "--help", *(option for param in command.params for option in param.opts)}
         options = [word.split("=")[0] for word in rest if word.startswith("-")]
         said = f"{page}: routerctl {shlex.join(arguments)}"

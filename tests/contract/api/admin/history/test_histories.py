@@ -172,3 +172,9 @@ async def test_a_group_that_stopped_keeps_its_last_tree_for_readers(books: Group
     await books.log.database.write(close_tree, topic)
     assert (await books.call("history.prove", group="g", id="e1"))["leaf"] == 2
     assert (await books.call("history.checkpoint", group="g"))["size"] == 3
+
+
+async def test_emit_answers_with_the_leaf_of_each_event(books: GroupLedger) -> None:
+    _, tree = await start(books.log, NODE)
+    answer = await books.call("events.emit", group="g", events=[{"type": "t"}, {"type": "t"}])
+    assert [(one["origin"], one["leaf"]) for one in answer["results"]] == [(tree.origin, 1), (tree.origin, 2)]

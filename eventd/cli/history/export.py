@@ -1,0 +1,106 @@
+"""routerctl log export: writes a tree as files."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from eventd.cli.gateway.selecting import GroupOption, one_group
+from eventd.cli.gateway.session import Session, connected_without_table
+from eventd.cli.history.log import TreeOption
+from eventd.cli.terminal.output import note
+from eventd.errors import CheckFailed
+from eventd.text.plural import counted
+
+if TYPE_CHECKING:
+    from federation.history.checkpoints import Checkpoint
+    from federation.history.tiles import TileAddress
+
+AT_ONCE: Final = 64
+"""Tiles of one request: the most that the node returns."""
+
+
+@connected_without_table
+async def export(
+    session: Session,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write to; created if it is missing.")],
+    group: GroupOption = "",
+    tree: TreeOption = "",
+) -> None:
+    """Write a tree to a folder, in the layout that tools for transparency logs read.
+
+    It is that of C2SP tlog-tiles, without entries: `checkpoint`, `tile/…`, and the public key of the tree in `key`.
+    Full tiles that are in the folder already are not read again.
+    """
+    from federation.history.checkpoints import read_checkpoint
+    from federation.history.notes import read_note
+
+    name = await one_group(session, group)
+    answer = await session.call("history.checkpoint", group=name, tree=tree)
+    checkpoint = read_checkpoint(read_note(answer["note"].encode()).text)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = pruned = 0
+    async for address, hashes in _tiles(session, name, checkpoint, folder):
+        written, pruned = written + bool(hashes), pruned + (not hashes)
+        if hashes:
+            path = folder / address.path()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(hashes)
+    _require_root(folder, checkpoint)
+    (folder / "key").write_text(f"{answer['key']}\n", encoding="utf-8")
+    (folder / "checkpoint").write_text(answer["note"], encoding="utf-8")
+    result = {"origin": answer["origin"], "size": checkpoint.size, "written": written, "pruned": pruned}
+    if session.out.is_document:
+        session.out.value(result)
+        return
+    missing = f"; the node has pruned {counted(pruned, 'tile')}" if pruned else ""
+    note(f"{folder}: {answer['origin']} of size {checkpoint.size}, {counted(written, 'new tile')}{missing}")
+
+
+async def _tiles(
+    session: Session, group: str, checkpoint: Checkpoint, folder: Path
+) -> AsyncIterator[tuple[TileAddress, bytes]]:
+    """Yield the tiles of a checkpoint that the folder does not have, with their hashes; none for a pruned one."""
+    from federation.history.forms import read_base64
+    from federation.history.merkle import HASH_SIZE
+    from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress
+
+    for level in range(MAX_LEVEL + 1):
+        hashes = checkpoint.size >> level * TILE_HEIGHT
+        due = [
+            TileAddress(level, number, min(TILE_WIDTH, hashes - number * TILE_WIDTH))
+            for number in range(-(-hashes // TILE_WIDTH))
+        ]
+        due = [tile for tile in due if not _is_there(folder / tile.path(), tile.width * HASH_SIZE)]
+        while due:
+            asked = {"level": level, "first": due[0].number, "count": AT_ONCE}
+            answer = await session.call("history.tiles", group=group, tree=checkpoint.origin.tree, **asked)
+            found = {one["number"]: read_base64(one["hashes"], "a tile") for one in answer["tiles"]}
+            end = due[0].number + AT_ONCE
+            for tile in [tile for tile in due if tile.number < end]:
+                yield tile, found.get(tile.number, b"")[: tile.width * HASH_SIZE]
+            due = [tile for tile in due if tile.number >= end]
+
+
+def _is_there(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
+
+
+def _require_root(folder: Path, checkpoint: Checkpoint) -> None:
+    """Raise CheckFailed unless the written tiles give the root of the checkpoint."""
+    from federation.errors import HistoryError
+    from federation.history.tiles import root_of
+
+    try:
+        root = root_of(checkpoint.size, lambda tile: (folder / tile.path()).read_bytes())
+    except (OSError, HistoryError) as error:
+        raise CheckFailed(f"the tiles of {checkpoint.origin} in {folder} are not complete: {error}") from None
+    if root != checkpoint.root:
+        raise CheckFailed(
+            f"the tiles in {folder} give the root {root.hex()}, but {checkpoint.origin} of size {checkpoint.size} has"
+            f" {checkpoint.root.hex()}",
+            hint="export to an empty folder; routerctl doctor checks the node",
+        )

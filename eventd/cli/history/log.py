@@ -1,0 +1,186 @@
+"""routerctl log: status, checkpoint, consistency, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from eventd.cli.gateway.selecting import GroupOption, GroupsOption, one_group
+from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.history.prove import OutOption
+from eventd.cli.terminal.output import Column, moment, note, text
+from eventd.errors import CheckFailed, Invalid
+from eventd.runtime.regular_files import NotRegular, read_regular
+from eventd.text.size import format_size
+
+TREES = (
+    Column("GROUP", text("group")),
+    Column("TREE", text("tree")),
+    Column("STATE", lambda row: _state(row)),
+    Column("SIZE", text("size")),
+    Column("UNSEALED", text("unsealed")),
+    Column("SIGNED", moment("signedAt")),
+    Column("SIGNATURES", text("signatures")),
+    Column("OPENED", moment("openedAt"), wide=True),
+    Column("REASON", text("reason"), wide=True),
+    Column("TILES", lambda row: format_size(row["tileBytes"]), wide=True),
+    Column("ORIGIN", text("origin"), wide=True),
+    Column("DAMAGE", text("damage"), wide=True),
+)
+TreeOption = Annotated[
+    str, typer.Option("--tree", metavar="ID", help="Id of the tree (default: the tree that grows, or the newest).")
+]
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    return "damaged" if row["damage"] else "open" if row["open"] else "ended"
+
+
+@connected
+@only_calls
+async def status(session: Session, group: GroupsOption = "") -> None:
+    """List the trees of groups, the newest first of each."""
+    groups = (await session.call("history.status", group=group))["groups"]
+    rows = [{"group": one["group"], **tree} for one in groups for tree in one["trees"]]
+    session.out.rows(TREES, rows, name=lambda row: str(row["origin"]))
+    if session.out.is_table and not rows:
+        note("note: no group keeps a history; set history.mode: record in an EventGroup")
+
+
+@connected_without_table
+@only_calls
+async def checkpoint(
+    session: Session,
+    group: GroupOption = "",
+    tree: TreeOption = "",
+    size: Annotated[
+        int | None, typer.Option("--size", min=1, help="Size of the checkpoint (default: the last one).")
+    ] = None,
+    out: OutOption = None,
+) -> None:
+    """Print a signed checkpoint of a tree.
+
+    Keep it, or give it to another person: with it, `routerctl log consistency` shows later whether anything was
+    changed.
+    """
+    answer = await session.call("history.checkpoint", group=await one_group(session, group), tree=tree, size=size)
+    if out is not None:
+        out.write_text(answer["note"], encoding="utf-8")
+    if session.out.is_document:
+        session.out.value(answer)
+    elif out is None:
+        session.out.document(answer["note"].removesuffix("\n"))
+    else:
+        note(f"{out}: checkpoint of size {answer['size']} of {answer['origin']}")
+
+
+class _Held(NamedTuple):
+    """The smaller tree of a comparison; `root` and `origin` are known if it was read from a checkpoint."""
+
+    size: int
+    root: bytes | None = None
+    origin: str = ""
+    group: str = ""
+    tree: str = ""
+
+
+@connected_without_table
+@only_calls
+async def consistency(
+    session: Session,
+    old: Annotated[
+        str, typer.Argument(metavar="OLD", help="The smaller size, or a file with a checkpoint that was kept.")
+    ],
+    new: Annotated[
+        int | None, typer.Argument(metavar="[NEW]", min=1, help="The larger size (default: the last checkpoint).")
+    ] = None,
+    group: GroupOption = "",
+    tree: TreeOption = "",
+) -> None:
+    """Prove that a tree begins with all leaves of a smaller one; exits with status 4 if it does not.
+
+    The proof is verified here. With a kept checkpoint, its root must be that of the smaller tree: then nothing that it
+    covers was changed or removed.
+    """
+    held = _read_held(old)
+    answer = await session.call(
+        "history.consistency",
+        group=held.group or await one_group(session, group),
+        tree=held.tree or tree,
+        old=held.size,
+        new=new,
+    )
+    _verify(held, answer)
+    if session.out.is_document:
+        session.out.value(answer)
+        return
+    session.out.line(
+        f"Consistent: {answer['origin']} of size {answer['new']} begins with all leaves of size {answer['old']}."
+    )
+    if held.root is None and session.out.is_table:
+        note("note: the node itself named the root of the smaller tree; give a checkpoint that you kept to compare")
+
+
+def _read_held(old: str) -> _Held:
+    """Return the tree of a size or of a file with a checkpoint. Raises BadParameter and Invalid."""
+    if old.isdecimal():
+        if not 0 < int(old) < 1 << 48:
+            raise typer.BadParameter(f"{old} is not the size of a tree")
+        return _Held(int(old))
+    from federation.errors import HistoryError
+    from federation.history.checkpoints import read_checkpoint
+    from federation.history.notes import MAX_NOTE, read_note
+
+    try:
+        kept = read_checkpoint(read_note(read_regular(Path(old), MAX_NOTE + 1).content).text)
+    except NotRegular:
+        raise Invalid(f"{old} is not a regular file") from None
+    except HistoryError as error:
+        raise Invalid(f"{old} is not a checkpoint: {error.message}") from None
+    return _Held(kept.size, kept.root, str(kept.origin), kept.origin.group, kept.origin.tree)
+
+
+def _verify(held: _Held, answer: Mapping[str, Any]) -> None:
+    """Raise CheckFailed unless the proof connects the two trees, the smaller one as it was kept."""
+    from federation.errors import HistoryError
+    from federation.history.forms import read_hash, write_base64
+    from federation.history.proofs import verify_consistency
+
+    if held.origin and held.origin != answer["origin"]:
+        raise CheckFailed(f"the node has the tree {answer['origin']}, and the checkpoint is of {held.origin}")
+    try:
+        old_root = held.root or read_hash(answer["oldRoot"], "the root of the smaller tree")
+        new_root = read_hash(answer["newRoot"], "the root of the larger tree")
+        hashes = [read_hash(one, "a hash of the proof") for one in answer["proof"]]
+        if held.root and held.root != read_hash(answer["oldRoot"], "the root of the smaller tree"):
+            raise CheckFailed(
+                f"{answer['origin']} has another root at size {held.size} than the checkpoint that was kept:"
+                f" {answer['oldRoot']} instead of {write_base64(held.root)}",
+                hint="its leaves were changed: keep the checkpoint, it shows what the node signed",
+            )
+        verify_consistency(held.size, old_root, int(answer["new"]), new_root, hashes)
+    except HistoryError as error:
+        raise CheckFailed(
+            f"{answer['origin']}: {error.message}", hint="keep both checkpoints: they show what the node signed"
+        ) from None
+
+
+@connected_without_table
+@only_calls
+async def keys(session: Session, group: GroupOption = "") -> None:
+    """Print the public keys of a group's trees as a policy file.
+
+    `routerctl prove check --policy` reads it. A person who is to trust these keys must get them from you over a way
+    that they trust.
+    """
+    answer = await session.call("history.keys", group=await one_group(session, group))
+    if session.out.is_document:
+        session.out.value(answer)
+    elif session.out.format == "name":
+        for tree in answer["trees"]:
+            session.out.line(tree["key"])
+    else:
+        session.out.document(answer["policy"].removesuffix("\n"))

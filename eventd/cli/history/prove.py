@@ -1,0 +1,64 @@
+"""routerctl prove: writes the file that proves one event."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eventd.cli.gateway.completion import complete_event
+from eventd.cli.gateway.selecting import GroupOption, one_group
+from eventd.cli.gateway.session import Session, connected_without_table, only_calls
+from eventd.cli.terminal.output import note
+
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="File to write (default: to stdout).")]
+
+
+@connected_without_table
+@only_calls
+async def prove(
+    session: Session,
+    event_id: Annotated[
+        str, typer.Argument(metavar="EVENT_ID", autocompletion=complete_event, help="Id of the event.")
+    ],
+    group: GroupOption = "",
+    out: OutOption = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            "--size",
+            min=1,
+            help="Size of the checkpoint that proves the event (default: of those that cover it, the one with the most"
+            " signatures).",
+        ),
+    ] = None,
+    first: Annotated[
+        bool, typer.Option("--first", help="Prove the first record of an event that was refreshed, not the latest.")
+    ] = False,
+    no_event: Annotated[
+        bool, typer.Option("--no-event", help="Leave the event out; the file names its digest.")
+    ] = False,
+) -> None:
+    """Write a file that proves to a third party that this node admitted an event; exits with status 4 if it cannot.
+
+    The file can be checked offline with `routerctl prove check` and the public key of the node.
+    """
+    answer = await session.call(
+        "history.prove",
+        group=await one_group(session, group),
+        id=event_id,
+        record="first" if first else "latest",
+        size=size,
+        digest_only=no_event,
+    )
+    text = json.dumps(answer["file"], ensure_ascii=False, indent=2)
+    if out is not None:
+        out.write_text(f"{text}\n", encoding="utf-8")
+    if session.out.is_document:
+        session.out.value(answer)
+    elif out is None:
+        session.out.document(text)
+    else:
+        note(f"{out}: event {event_id} is leaf {answer['leaf']} of {answer['origin']}")

@@ -1,0 +1,41 @@
+"""Waits until an emitted event is in a signed checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eventd.cli.gateway.session import Session
+from eventd.cli.terminal.output import note
+from eventd.errors import CheckFailed
+from eventd.runtime.clock import SystemClock
+from eventd.text.duration import parse_duration
+
+_PAUSE: Final = 0.2
+"""Seconds between two looks. A checkpoint takes about a second."""
+
+
+async def wait_sealed(session: Session, group: str, event_id: str, patience: str) -> dict[str, Any]:
+    """Return where the leaf of an event is, as soon as a checkpoint covers it.
+
+    Raises CheckFailed if that takes longer than the duration `patience`, or if the event has no leaf. It is stored all
+    the same.
+    """
+    seconds = parse_duration(patience) / 1_000_000
+    clock = SystemClock()
+    end = clock.monotonic() + seconds
+    while True:
+        try:
+            leaf: dict[str, Any] = await session.call("history.leaf", group=group, id=event_id)
+        except CheckFailed as error:
+            raise CheckFailed(f"event {event_id} is stored, but: {error.message}", hint=error.hint) from None
+        if leaf["sealed"]:
+            if session.out.is_table:
+                note(f"sealed: leaf {leaf['leaf']} of {leaf['origin']}, in the checkpoint of size {leaf['size']}")
+            return {name: leaf[name] for name in ("origin", "leaf", "size", "signedAt")}
+        if clock.monotonic() >= end:
+            raise CheckFailed(
+                f"event {event_id} is stored, but leaf {leaf['leaf']} of {leaf['origin']} was in no checkpoint after"
+                f" {patience}: the last one has size {leaf['size']}",
+                hint="routerctl doctor says whether the node seals",
+            )
+        await clock.sleep(_PAUSE)

@@ -1,0 +1,45 @@
+"""The commands `routerctl prove` and `routerctl log`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eventd.cli.program.command_line import Branch, Leaf
+
+HISTORY: Final[dict[str, Leaf | Branch]] = {
+    "prove": Branch(
+        "Prove events to a third party: `prove EVENT_ID` writes a proof file, `prove check FILE` checks it.",
+        {
+            "event": Leaf(
+                "history.prove.prove",
+                "Write a file that proves to a third party that this node admitted an event; exits with status 4 if it"
+                " cannot.",
+            ),
+            "check": Leaf(
+                "history.check.check",
+                "Check a proof file offline and say what it proves; exits with status 4 if it proves nothing.",
+            ),
+        },
+        usual="event",
+    ),
+    "log": Branch(
+        "Show the verifiable history of groups: trees, checkpoints, proofs and keys.",
+        {
+            "status": Leaf("history.log.status", "List the trees of groups, the newest first of each."),
+            "checkpoint": Leaf("history.log.checkpoint", "Print a signed checkpoint of a tree."),
+            "consistency": Leaf(
+                "history.log.consistency",
+                "Prove that a tree begins with all leaves of a smaller one; exits with status 4 if it does not.",
+            ),
+            "export": Leaf(
+                "history.export.export",
+                "Write a tree to a folder, in the layout that tools for transparency logs read.",
+            ),
+            "keys": Branch(
+                "Show the public keys of trees.",
+                {"list": Leaf("history.log.keys", "Print the public keys of a group's trees as a policy file.")},
+                usual="list",
+            ),
+        },
+    ),
+}

@@ -1,0 +1,208 @@
+"""The commands `prove` and `log`: from an event to the sentences that a third party reads, and every way to fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.history.trees import Tree
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import execute
+from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
+from federation.history.fork_file import ForkFile
+from federation.history.tiles import root_of
+from tests.integration.cli.conftest import Control
+from tests.support import plain_history as plain
+from tests.support.histories import OWNER, seal_now, start
+
+NODE = OWNER._replace(group="edge", node="onprem")
+WITNESS = "eventd/edge/cloud/witness"
+
+
+class Proving:
+    """`routerctl` on a database whose group edge keeps a history with the events e0, e1 and e2."""
+
+    def __init__(self, control: Control, url: str) -> None:
+        self.control = control
+        self.url = url
+        control.edge()
+        self.seal()
+        for number in range(3):
+            self.emit(f"e{number}")
+        self.seal()
+        self.key = control("log", "keys", "-o", "name").lines[0]
+
+    def emit(self, event_id: str) -> None:
+        self.control("federation", "event", "emit", "--type", "client.seen", "--id", event_id)
+
+    def seal(self) -> Tree:
+        """Open the tree if it is missing, and seal it."""
+
+        async def run() -> Tree:
+            with closing(Database(self.url)) as database:
+                log = await EventLog.open(database, SystemClock())
+                topic, tree = await start(log, NODE, "group:edge")
+                await seal_now(log, topic, NODE)
+                await log.close()
+                return tree
+
+        return asyncio.run(run())
+
+    def change(self, sql: str, *values: object) -> None:
+        with closing(Database(self.url)) as database:
+            asyncio.run(database.write(execute, sql, values))
+
+    def cosign(self) -> str:
+        """Add the cosignature of a witness to the last checkpoint; return the key of the witness."""
+        note = self.control("log", "checkpoint").out
+        text, _ = plain.open_note(note.encode(), [])
+        line = plain.signature_line(text, WITNESS, 4, bytes(32), 1_700_000_000)
+        self.change("UPDATE checkpoints SET note = ? WHERE note = ?", note + line, note)
+        return plain.vkey(WITNESS, 4, bytes(32))
+
+
+@pytest.fixture
+def proving(control: Control, monkeypatch: pytest.MonkeyPatch, migrated_sqlite_url: str) -> Proving:
+    monkeypatch.setenv("EVENTD_DATABASE_URL", migrated_sqlite_url)
+    return Proving(control, migrated_sqlite_url)
+
+
+def test_a_proof_is_checked_without_a_node(proving: Proving, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = proving.control
+    control("prove", "e1", "--out", "proof.json")
+    plain.open_file(Path("proof.json").read_bytes(), proving.key, [])
+    monkeypatch.setenv("EVENTD_DATABASE_URL", "sqlite:////nowhere/at/all.db")
+    told = control("prove", "check", "proof.json", "--key", proving.key).lines
+    assert told[0] == "Proven: the node onprem admitted event e1 of type client.seen to the group edge."
+    assert told[1].startswith("It is leaf 2 of the tree ")
+    assert "in the checkpoint of size 4," in told[1]
+    assert sum(line.startswith("Not proven: ") for line in told) == 4
+    answer = control("prove", "check", "proof.json", "--key", proving.key, "-o", "json").json
+    assert (answer["proven"], answer["leaf"], answer["cosigned"]) == (True, 2, [])
+    assert json.loads(answer["event"])["id"] == "e1"
+
+
+def test_a_proof_goes_to_stdout_and_may_leave_the_event_out(proving: Proving) -> None:
+    file = proving.control("prove", "e0", "--no-event").json
+    assert "event" not in file
+    assert proving.control("prove", "event", "e0", "-o", "json").json["leaf"] == 1
+
+
+def test_a_changed_proof_proves_nothing(proving: Proving) -> None:
+    proving.control("prove", "e1", "--out", "proof.json")
+    text = Path("proof.json").read_text()
+    for name, was, now in (("event", "client.seen", "client.gone"), ("index", "index 2", "index 3")):
+        proving.control.file(text.replace(was, now), "changed.json")
+        told = proving.control("prove", "check", "changed.json", "--key", proving.key, code=4)
+        assert "changed.json proves nothing" in told.err, name
+        assert told.out == ""
+    other = plain.vkey("eventd/edge/onprem/aaaaaaaaaaaaaaaa", 1, bytes(32))
+    told = proving.control("prove", "check", "proof.json", "--key", other, code=4)
+    assert "no known key is that of the tree" in told.err
+
+
+def test_keys_that_cannot_be_read_are_an_error_and_not_a_verdict(proving: Proving) -> None:
+    proving.control("prove", "e1", "--out", "proof.json")
+    assert "NAME+ID+KEY" in proving.control("prove", "check", "proof.json", "--key", "nonsense", code=1).err
+    proving.control("prove", "check", "nothing.json", "--key", proving.key, code=1)
+    assert "--key VKEY or --policy FILE" in proving.control("prove", "check", "proof.json", code=2).err
+    proving.control.file("log x\n", "bad.policy")
+    proving.control("prove", "check", "proof.json", "--policy", "bad.policy", code=1)
+
+
+def test_a_policy_may_require_witnesses(proving: Proving) -> None:
+    control = proving.control
+    control.file(control("log", "keys").out, "trusted.policy")
+    control("prove", "e1", "--out", "proof.json")
+    control("prove", "check", "proof.json", "--policy", "trusted.policy")
+    told = control("prove", "check", "proof.json", "--policy", "trusted.policy", "--witnesses", "1", code=4)
+    assert "0 of the witnesses that you know cosigned" in told.err
+    witness = proving.cosign()
+    control.file(f"log {proving.key}\nwitness cloud {witness}\nquorum cloud\n", "witnessed.policy")
+    assert "quorum cloud" in control("prove", "check", "proof.json", "--policy", "witnessed.policy", code=4).err
+    control("prove", "e1", "--out", "proof.json")
+    told = control("prove", "check", "proof.json", "--policy", "witnessed.policy", "--witnesses", "1")
+    assert f"It was there by 2023-11-14T22:13:20Z: the witness {WITNESS} cosigned the checkpoint then." in told.lines
+    keys = ("--key", proving.key, "--key", witness)
+    assert control("prove", "check", "proof.json", *keys, "--witnesses", "1").out == told.out
+
+
+def test_the_file_of_a_fork_is_checked_as_well(proving: Proving) -> None:
+    origin = proving.key.split("+")[0]
+    signer = NODE.signer(read_origin(origin))
+    notes = [sign_checkpoint(Checkpoint(read_origin(origin), 4, bytes([byte]) * 32), signer) for byte in (1, 2)]
+    proving.control.file(ForkFile((notes[0], notes[1])).encode().decode(), "fork.json")
+    told = proving.control("prove", "check", "fork.json", "--key", proving.key).lines
+    assert (
+        told[0] == f"Proven: the key of the node onprem signed two histories of the tree {origin}: two roots at size 4."
+    )
+    proving.control.file(ForkFile((notes[0], notes[0])).encode().decode(), "none.json")
+    proving.control("prove", "check", "none.json", "--key", proving.key, code=4)
+
+
+def test_what_cannot_be_proven_exits_with_4_and_says_why(proving: Proving) -> None:
+    proving.emit("new")
+    assert "is in no checkpoint yet" in proving.control("prove", "new", code=4).err
+    assert "has no event nothing" in proving.control("prove", "nothing", code=3).err
+
+
+def test_the_status_lists_trees(proving: Proving) -> None:
+    proving.emit("new")
+    [row] = proving.control("log", "status").lines[1:]
+    assert row.split()[0:1] + row.split()[2:5] == ["edge", "open", "4", "1"]
+    proving.change("UPDATE trees SET trouble = 'a tile is missing'")
+    told = proving.control("log", "status", "-o", "wide")
+    assert "damaged" in told.out
+    assert "a tile is missing" in told.out
+
+
+def test_a_kept_checkpoint_shows_what_was_changed_later(proving: Proving) -> None:
+    control = proving.control
+    control("log", "checkpoint", "--out", "kept.txt")
+    proving.emit("new")
+    proving.seal()
+    told = control("log", "consistency", "kept.txt")
+    assert "of size 5 begins with all leaves of size 4" in told.out
+    assert told.err == ""
+    assert "give a checkpoint that you kept" in control("log", "consistency", "2", "4").err
+    kept = Path("kept.txt").read_text().split("\n")
+    control.file("\n".join([*kept[:2], plain.b64(bytes(32)), *kept[3:]]), "other.txt")
+    told = control("log", "consistency", "other.txt", code=4)
+    assert all(text in told.err for text in ("another root at size 4", plain.b64(bytes(32)), kept[2]))
+    control.file("no checkpoint", "bad.txt")
+    control("log", "consistency", "bad.txt", code=1)
+
+
+def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> None:
+    control = proving.control
+    lines = "".join(f'{{"type": "client.seen", "id": "more-{number}"}}\n' for number in range(600))
+    control("federation", "event", "emit", "--stdin", stdin=lines)
+    proving.seal()
+    first = control("log", "export", "tree", "-o", "json").json
+    size, root, _ = plain.open_checkpoint(Path("tree/checkpoint").read_bytes(), Path("tree/key").read_text()[:-1], [])
+    assert root_of(size, lambda tile: (Path("tree") / tile.path()).read_bytes()) == root
+    assert (first["size"], first["written"], first["pruned"]) == (604, 4, 0)
+    proving.emit("new")
+    proving.seal()
+    again = control("log", "export", "tree", "-o", "json").json
+    assert (again["size"], again["written"]) == (605, 1)
+    Path("tree/tile/1/000.p/2").write_bytes(bytes(64))
+    assert "give the root" in control("log", "export", "tree", code=4).err
+
+
+def test_emit_names_the_leaf_and_waits_for_its_checkpoint(proving: Proving) -> None:
+    control = proving.control
+    event = ("federation", "event", "emit", "--type", "client.seen", "--id")
+    told = control(*event, "late", "--wait", "sealed", "--timeout", "1ms", code=4)
+    assert "event late is stored, but leaf 4 of eventd/edge/onprem/" in told.err
+    proving.seal()
+    told = control(*event, "late", "--wait", "sealed", "-o", "json")  # a duplicate, which is sealed by now
+    assert (told.json["history"]["leaf"], told.json["history"]["size"]) == (4, 5)
+    proving.change("UPDATE topics SET tree = NULL")
+    assert "is stored, but: the event has no leaf" in control(*event, "last", "--wait", "sealed", code=4).err
