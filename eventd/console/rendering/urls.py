@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, quote_plus, unquote
 
 ROOT: Final = "/console"
 _DOTS: Final = (".", "..")
@@ -31,7 +32,7 @@ class Urls:
         path = "/".join([self._base, *map(quoted_part, parts)]) or "/"
         path = path if parts else f"{path}/"
         given = {name: value for name, value in query.items() if value not in (None, "", (), [])}
-        return f"{path}?{urlencode(given, doseq=True)}" if given else path
+        return f"{path}?{_query(given)}" if given else path
 
     def own(self, target: str) -> str | None:
         """Return a target if it is a page of this console; None for any other, such as one on another host."""
@@ -42,7 +43,32 @@ class Urls:
 def quoted_part(part: object) -> str:
     """Return a part of a path, quoted. Dots alone are preceded by a blank, with which no name begins."""
     text = str(part)
+    return _recalled_part(text) if len(text) <= _SHORT else _part(text)
+
+
+def _part(text: str) -> str:
     return quote(f" {text}" if text in _DOTS else text, safe="")
+
+
+_SHORT: Final = 64
+"""Maximum number of characters of a text whose quoted form is kept: a list names the same groups and peers in each row.
+"""
+_recalled_part: Final = lru_cache(4096)(_part)
+_recalled_field: Final = lru_cache(4096)(quote_plus)
+
+
+def _query(given: Mapping[str, Any]) -> str:
+    """Return the values of a query, quoted; a list becomes repeated fields."""
+    fields = [(name, each) for name, value in given.items() for each in _each(value)]
+    return "&".join(f"{_field(name)}={_field(str(each))}" for name, each in fields)
+
+
+def _each(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _field(text: str) -> str:
+    return _recalled_field(text) if len(text) <= _SHORT else quote_plus(text)
 
 
 def unquoted_part(text: str) -> str:
@@ -54,4 +80,4 @@ def unquoted_part(text: str) -> str:
 def changed(path: str, query: Mapping[str, str], **changes: Any) -> str:
     """Return the URL of the same page with other values of the query; empty ones are left out."""
     given = {name: value for name, value in {**query, **changes}.items() if value not in (None, "")}
-    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+    return f"{path}?{_query(given)}" if given else path

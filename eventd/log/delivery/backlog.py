@@ -70,20 +70,17 @@ class Backlog:
         """Add further events that are to be sent."""
         self.events += events
         self.bytes += size
-        self.oldest = _earlier(self.oldest, oldest)
-        self.newest = max(self.newest or 0, newest or 0) or None
-        self.expires_first = _earlier(self.expires_first, expires_first)
+        if oldest is not None and (self.oldest is None or oldest < self.oldest):
+            self.oldest = oldest
+        if newest and (self.newest is None or newest > self.newest):
+            self.newest = newest
+        if expires_first is not None and (self.expires_first is None or expires_first < self.expires_first):
+            self.expires_first = expires_first
 
     def count_block(self, block: Block, records: int) -> None:
         """Count this number of `records` of a block, and the bytes of the whole block, which are too many unless all
         of its records count."""
         self.count(records, block.bytes, block.recorded_at, block.recorded_at, block.expires_first)
-
-
-def _earlier(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
 
 
 def read_backlog(
@@ -117,27 +114,32 @@ def _count_ahead(conn: Connection, topic_id: int, counters: Sequence[_Counter], 
     kinds: dict[tuple[int, str, str, str, bool], _Kind] = {}
     begun = looked = 0
     for block in outlines(conn, topic_id, first.after, first.found.upto, own=own):
-        before, begun = begun, bisect_left(starts, block.last)
+        before = begun
+        if begun < len(counters):
+            begun = bisect_left(starts, block.last)
         looked = looked + 1 if begun == before else 1
         if looked > COUNTED:
             _estimate(conn, counters[:begun], block, own=own)
             break
-        whole = bisect_left(starts, block.position)  # the cursors of the others are inside the block
+        # The cursors of the others are inside the block.
+        whole = begun if block.position > starts[-1] else bisect_left(starts, block.position)
         singly = [*counters[whole:begun]]
-        if _within(first.but, block.position, block.last):
+        if first.but and _within(first.but, block.position, block.last):
             singly += counters[:whole]
         elif whole:
             columns = block.own, block.types, block.sources, block.paths, is_alive(block.expires_first, first.now)
-            if columns not in kinds:
-                kinds[columns] = _Kind(block._replace(position=1, records=first.found.upto), counters)
-            kinds[columns].sums[starts[whole - 1]].count_block(block, block.records)
-            singly += [counter for counter in kinds[columns].unsure if counter.after < block.position]
+            kind = kinds.get(columns)
+            if kind is None:
+                kind = kinds[columns] = _Kind(block._replace(position=1, records=first.found.upto), counters)
+            kind.sums[starts[whole - 1]].count_block(block, block.records)
+            if kind.unsure:
+                singly += [counter for counter in kind.unsure if counter.after < block.position]
         for counter in singly:
             counter.take(block)
     else:
         begun = len(counters)
-    for kind in kinds.values():
-        kind.distribute()
+    for each in kinds.values():
+        each.distribute()
     for counter in counters[:begun]:
         counter.decode(conn)
     return begun

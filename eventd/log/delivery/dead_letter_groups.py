@@ -80,9 +80,10 @@ def read_letters_of(
 ) -> list[DeadLetterRow]:
     """Return up to `limit` dead letters of these groups with ids below `before` (None: all), newest first."""
     bound, params = ("", ()) if before is None else (" AND id < ?", (before,))
-    sql = f"SELECT {_COLUMNS} FROM dead_letters WHERE cursor = ? AND reason = ?{bound} ORDER BY id DESC LIMIT ?"
-    rows = [row for group in groups for row in fetch(conn, sql, (*group[:2], *params, limit))]
-    return sorted((DeadLetterRow(*row) for row in rows), reverse=True)[:limit]
+    sql = f"SELECT id FROM dead_letters WHERE cursor = ? AND reason = ?{bound} ORDER BY id DESC LIMIT ?"
+    found = [number for group in groups for (number,) in fetch(conn, sql, (*group[:2], *params, limit))]
+    newest = sorted(found, reverse=True)[:limit]  # of all groups, so that only their rows are read
+    return sorted(read_letters_by_id(conn, newest), reverse=True)
 
 
 def read_newest_letters(conn: Connection, *, before: int | None, limit: int) -> list[DeadLetterRow]:
