@@ -47,7 +47,7 @@ from federation.history.exchange import (
 from federation.history.notes import WITNESS_KEY, NoteKey, SignedNote, read_note, read_vkey
 from federation.history.proofs import verify_consistency
 from federation.history.witnessing import KeySource, KnownKey, witness_name
-from federation.peers import PROTOCOL_V1
+from federation.peers import PROTOCOL_V1, STATUS
 
 logger = logging.getLogger("eventd.history")
 
@@ -117,7 +117,8 @@ class Offering:
 
     def _pause(self, untold: HistoryUntold) -> float:
         config, peer = self._witness.config(), self._peer.node_name
-        result = untold.error.code if untold.error is not None and untold.reason not in (BUSY, OLDER) else untold.reason
+        code = untold.error.code if untold.error is not None and untold.reason not in (BUSY, OLDER) else ""
+        result = code if code in STATUS else untold.reason  # a peer could invent codes, and each is a series
         self._witness.metrics.history_cosigned(config.name, peer, result)
         if untold.reason == OLDER:
             self._key = None
@@ -232,7 +233,12 @@ class Offering:
         stated = [read_checkpoint(read_note(note.encode()).text) for note in (pending.note, pending.other_note)]
         small, large = sorted(stated, key=lambda one: one.size)
         question = ConsistencyQuestion(tree=pending.origin, old=small.size, size=large.size)
-        answer, _ = await self._asker.ask(ours.config(), self._peer, question, ConsistencyAnswer)
+        try:
+            answer, _ = await self._asker.ask(ours.config(), self._peer, question, ConsistencyAnswer)
+        except HistoryUntold as untold:
+            if untold.reason != REFUSED:
+                raise
+            return  # as where tiles are pruned: without a proof the finding expires, and offers do not wait for it
         proof = read_hashes(answer.proof, "the consistency proof")
         kind, detail = None, ""
         try:

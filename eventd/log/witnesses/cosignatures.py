@@ -20,7 +20,7 @@ _COLUMNS: Final = "tree, peer, size, cosigned_at, state, detail, asked_at"
 
 
 class Witness(NamedTuple):
-    """A peer as a witness of a tree: the size that it holds, and when it last cosigned (None: never).
+    """A peer as a witness of a tree: the size that it holds, and when its cosignature of that size arrived (None: not).
 
     `state` is empty, `stale` or `refused`; `detail` says why.
     """
@@ -94,9 +94,14 @@ def keep_cosignature(conn: Connection, tree_id: int, peer: str, size: int, signa
 
 
 def note_held_size(conn: Connection, tree_id: int, peer: str, size: int, now: int) -> None:
-    """Record the size of a tree that a peer holds, as the peer has shown with a note."""
+    """Record the size of a tree that a peer holds, as the peer has shown with a note.
+
+    That is no cosignature: with a replayed note of this node, anybody could answer in the place of a peer.
+    """
     values = {"tree": tree_id, "peer": peer, "size": size, "cosigned_at": None, "asked_at": now}
-    insert_row(conn, "witnesses", values, "ON CONFLICT (tree, peer) DO UPDATE SET size = excluded.size")
+    same = "CASE WHEN witnesses.size = excluded.size THEN witnesses.cosigned_at END"
+    changed = f"size = excluded.size, cosigned_at = {same}"
+    insert_row(conn, "witnesses", values, f"ON CONFLICT (tree, peer) DO UPDATE SET {changed}")
 
 
 def note_witness_state(conn: Connection, tree_id: int, peer: str, state: str, detail: str, now: int) -> None:
@@ -152,6 +157,7 @@ def read_witness_ages(conn: Connection, topic_id: int, now: int) -> dict[str, in
     tree = find_open_tree(conn, topic_id)
     if tree is None:
         return {}
-    first = "SELECT min(signed_at) FROM checkpoints WHERE tree = w.tree AND size > w.size"
+    cosigned = "CASE WHEN w.cosigned_at IS NULL THEN w.size - 1 ELSE w.size END"
+    first = f"SELECT min(signed_at) FROM checkpoints WHERE tree = w.tree AND size > {cosigned}"
     rows = fetch(conn, f"SELECT peer, ({first}) FROM witnesses AS w WHERE tree = ?", (tree.id,))
     return {peer: 0 if since is None else max(0, now - since) for peer, since in rows}

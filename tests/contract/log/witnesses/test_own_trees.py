@@ -16,6 +16,7 @@ from eventd.log.witnesses.cosignatures import (
     keep_cosignature,
     note_held_size,
     read_due_offer,
+    read_witness_ages,
     reset_witness,
 )
 from eventd.log.witnesses.findings import read_findings
@@ -120,6 +121,21 @@ async def test_a_note_that_the_database_has_signed_shows_what_the_peer_holds(own
     assert held is not None
     assert (held.size, held.cosigned_at) == (2, None)
     assert await own.epoch() == epoch
+
+
+async def test_a_size_that_a_peer_holds_is_not_taken_for_cosigned(own: OwnLog) -> None:
+    tree, first = await own.seal("x")
+    signature = cosign(read_note(first.note.encode()).text, WITNESS, 1000)
+    await own.log.database.write(keep_cosignature, tree.id, "b", 2, signature, NOW)
+    assert await own.log.database.read(read_witness_ages, own.topic, NOW + 5) == {"b": 0}
+    _, second = await own.seal("y")
+    assert await own.show(second.note) == (OwnNote.FITS, False)
+    assert await own.log.database.read(count_cosigned, tree.id, 3) == 0
+    assert await own.log.database.read(read_witness_ages, own.topic, NOW + 5) == {"b": 5}
+    due = await own.log.database.read(read_due_offer, own.topic, "b")
+    assert due is not None
+    assert due.offer is not None
+    assert (due.offer.old, due.offer.proof) == (3, ())
 
 
 @pytest.mark.parametrize("size", [2, 9], ids=["another-root", "a-larger-size"])
