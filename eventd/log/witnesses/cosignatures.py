@@ -96,7 +96,7 @@ def keep_cosignature(conn: Connection, tree_id: int, peer: str, size: int, signa
 def note_held_size(conn: Connection, tree_id: int, peer: str, size: int, now: int) -> None:
     """Record the size of a tree that a peer holds, as the peer has shown with a note.
 
-    That is no cosignature: with a replayed note of this node, anybody could answer in the place of a peer.
+    That is no cosignature: a proxy could answer in the place of a peer with a note of this node that it has seen.
     """
     values = {"tree": tree_id, "peer": peer, "size": size, "cosigned_at": None, "asked_at": now}
     same = "CASE WHEN witnesses.size = excluded.size THEN witnesses.cosigned_at END"

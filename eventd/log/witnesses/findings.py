@@ -13,6 +13,8 @@ from eventd.store.engine.statements import execute, fetch, insert_row
 
 MOST_FINDINGS: Final = 100
 """Maximum number of findings about one tree."""
+MOST_OF_NODE: Final = 100
+"""Maximum number of findings of one kind about the trees of one node: it could open one tree after the other."""
 _COLUMNS: Final = "id, origin, node, kind, size, other_size, note, other_note, detail, found_at, confirmed_at"
 
 
@@ -70,12 +72,15 @@ class NewFinding(NamedTuple):
 
 
 def keep_finding(conn: Connection, topic_id: int, found: NewFinding, now: int) -> bool:
-    """Keep a finding, unless it is known or the tree has `MOST_FINDINGS`; return whether it is new."""
+    """Keep a finding, unless it is known, or its tree or its node has as many as are kept; return whether it is new."""
     same = "SELECT 1 FROM history_findings WHERE topic_id = ? AND origin = ? AND kind = ? AND other_note = ?"
     if fetch(conn, same, (topic_id, found.origin, found.kind.value, found.other_note)):
         return False
-    count = "SELECT count(*) FROM history_findings WHERE topic_id = ? AND origin = ?"
-    if fetch(conn, count, (topic_id, found.origin))[0][0] >= MOST_FINDINGS:
+    count = "SELECT count(*) FROM history_findings WHERE topic_id = ?"
+    if fetch(conn, f"{count} AND origin = ?", (topic_id, found.origin))[0][0] >= MOST_FINDINGS:
+        return False
+    of_node = topic_id, found.node, found.kind.value
+    if fetch(conn, f"{count} AND node = ? AND kind = ?", of_node)[0][0] >= MOST_OF_NODE:
         return False
     values = found._asdict() | {"kind": found.kind.value, "topic_id": topic_id, "found_at": now}
     insert_row(conn, "history_findings", values)

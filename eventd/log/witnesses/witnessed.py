@@ -140,13 +140,15 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
     entry = read_opening_entry(offer.opening)
     key = entry.opening.key
     checkpoint = check_offer(offer, key, None)
+    surplus = _find_surplus(conn, offered)
     try:
         learn_successor(conn, offered.topic_id, entry, offered.source, offered.pins, now)
     except KeyChanged as error:
         note_refused_key(conn, offered.topic_id, offered.node, LOG, key.public, now)
         return Decision(None, error)
     findings = _judge_previous(conn, offered, entry, now)
-    _make_room(conn, offered)
+    for origin in surplus:
+        execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (offered.topic_id, origin))
     values = WitnessedTree(
         origin=str(checkpoint.origin),
         node=offered.node,
@@ -196,10 +198,11 @@ def _judge_previous(conn: Connection, offered: OfferFrom, entry: OpeningEntry, n
     return _kept(conn, offered.topic_id, found, now)
 
 
-def _make_room(conn: Connection, offered: OfferFrom) -> None:
-    """Forget trees of the node that it has long left, and for a declared peer one of an undeclared node.
+def _find_surplus(conn: Connection, offered: OfferFrom) -> list[str]:
+    """Return the trees that make room for another one: those that the node has long left, else, for a declared peer,
+    one of an undeclared node.
 
-    Raises TooManyQueries: members can invent names, which must not displace the trees of peers.
+    Raises TooManyQueries: members can invent names, of which nothing must displace the trees of peers, or stay.
     """
     topic = offered.topic_id
     theirs = fetch(
@@ -207,17 +210,16 @@ def _make_room(conn: Connection, offered: OfferFrom) -> None:
         "SELECT origin FROM witnessed WHERE topic_id = ? AND node = ? ORDER BY witnessed_at DESC, origin",
         (topic, offered.node),
     )
-    for (origin,) in theirs[MOST_TREES - 1 :]:
-        execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (topic, origin))
+    left = [origin for (origin,) in theirs[MOST_TREES - 1 :]]
     ((count,),) = fetch(conn, "SELECT count(*) FROM witnessed WHERE topic_id = ?", (topic,))
-    if count < MOST_ORIGINS:
-        return
+    if left or count < MOST_ORIGINS:
+        return left
     sql = "SELECT origin, node FROM witnessed WHERE topic_id = ? ORDER BY witnessed_at, origin"
     strangers = (origin for origin, node in fetch(conn, sql, (topic,)) if node not in offered.peers)
     surplus = next(strangers, None) if offered.node in offered.peers else None
     if surplus is None:
         raise TooManyQueries(f"{MOST_ORIGINS} trees are witnessed in this group, which is the limit")
-    execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (topic, surplus))
+    return [surplus]
 
 
 def _fork(tree: WitnessedTree, stated: Checkpoint, note: SignedNote, detail: str) -> NewFinding:

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.witnesses import witnessed
+from eventd.log.witnesses import findings, witnessed
 from eventd.log.witnesses.findings import FindingKind, confirm_findings, count_open, is_forked, read_findings
 from eventd.log.witnesses.keys import LOG, Pins, forget_keys, read_keys
 from eventd.log.witnesses.witnessed import Decision, OfferFrom, compare_notes, decide, forget_trees, read_of
@@ -313,6 +313,8 @@ async def test_the_trees_of_invented_nodes_are_bounded_and_displace_no_peer(
     await witness.cosigned(GrowingTree().offer())
     await witness.offer(GrowingTree(node="x1").offer(), "x1")
     assert await witness.refused(GrowingTree(node="x2").offer(), "x2") == "too_many_requests"
+    known = await witness.log.database.read(read_keys, witness.topic)
+    assert [key.node for key in known] == ["a", "x1"], "nothing of the refused one stays"
     assert (await witness.offer(GrowingTree(node="b").offer(), "b", peers=("a", "b"))).error is None
     assert await witness.log.database.read(read_of, witness.topic, "x1") == []
     assert await witness.log.database.read(read_of, witness.topic, "a")
@@ -324,6 +326,18 @@ async def test_the_trees_of_one_node_are_bounded(witness: WitnessLog, monkeypatc
         await witness.cosigned(GrowingTree(name).offer())
     held = await witness.log.database.read(read_of, witness.topic, "a")
     assert [tree.origin[-1] for tree in held] == ["v", "w"]
+
+
+async def test_the_findings_about_one_node_are_bounded_and_forks_have_room(
+    witness: WitnessLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(findings, "MOST_OF_NODE", 2)
+    for name in "tuvwx":
+        await witness.cosigned(GrowingTree(name).offer())
+    assert [kind for kind, *_ in await witness.found()] == ["rolled_back"] * 2
+    await witness.cosigned(GrowingTree("x").grow("y").offer(1))
+    assert await witness.refused(GrowingTree("x").grow("z").offer(1)) == "forked"
+    assert [kind for kind, *_ in await witness.found()] == ["rolled_back", "rolled_back", "fork"]
 
 
 async def test_a_reset_forgets_the_trees_of_a_node_and_is_recorded(witness: WitnessLog) -> None:
