@@ -121,6 +121,9 @@ def twenty_nodes(count: int = 20) -> Report:
     )
 
 
+TREE = "abcdefghijklmnop"
+
+
 def everything_broken() -> Report:
     """Return a report with one finding and one problem of every kind, and long lists of ids."""
     names = ["east", "north", "south", "west"]
@@ -154,6 +157,8 @@ def everything_broken() -> Report:
                 ),
             ),
         ),
+        Finding(Kind.REWRITTEN, "edge", "east", "", 256, 511, (f"{TREE}/256-511",), "other rows than it signed"),
+        Finding(Kind.FORK, "edge", "east", "", 0, 299, (f"{TREE}/0-299",), "two roots of size 300"),
         Finding(Kind.DUPLICATE, "edge", "north", "south", 5, 9, tuple(event_id(seq) for seq in range(5, 10))),
         Finding(
             Kind.FORGED,
@@ -188,6 +193,7 @@ def everything_broken() -> Report:
             "its digest is not that of the manifest",
         ),
         Finding(Kind.ROLLED_BACK, "", "east", "", 70_001, 71_000, (), "an earlier audit saw these rows of events"),
+        Finding(Kind.UNSEALED, "edge", "east", "", 900, 904, (f"{TREE}/900-904",), "no checkpoint", 5),
         Finding(Kind.EPOCH, "", "west", "", 0, 0, (), "from 4f1d0c7a92be to 99aa12bc0e5f at 2026-11-20 09:11:00 UTC"),
     ]
     by_name = {(p.source, p.peer): p for p in pairs}

@@ -34,6 +34,7 @@ from eventd.audit.verdicts.pair_figures import (
     changes_by_pair,
     counts_of,
 )
+from eventd.audit.verdicts.tree_findings import TreeFindings
 from eventd.lake.layout import MINUTE
 from eventd.lake.manifest import NodeState, PeerState
 from eventd.lake.reader import Survey
@@ -93,6 +94,7 @@ class StageResults:
     rewritten: Mapping[str, int] = field(default_factory=dict)
     """Segments whose content differs from what an earlier audit read, with the time of discovery (microseconds)."""
     history: HistoryUse = field(default_factory=HistoryUse)
+    trees: TreeFindings = field(default_factory=TreeFindings)
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], Counter[int]]:
@@ -375,5 +377,6 @@ def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
     # either.
     history = results.history
     sure = sure and not (results.coverage.silences or results.rewritten or history.deleted or history.lost_at)
+    sure = sure and not results.trees.doubts
     totals.completeness = completeness_of(totals, sure=sure)
     return totals

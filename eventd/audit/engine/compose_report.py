@@ -64,6 +64,7 @@ def compose_report(
         hours=tuple(hours[:MOST_HOURS]),
         hours_left_out=max(0, len(hours) - MOST_HOURS),
         nodes=tuple(report_details.make_nodes(found)),
+        trees=tuple(found.trees.reports),
         gaps=tuple(report_details.make_gaps(found)),
         keys=tuple(report_details.make_keys(found)),
         refusals=tuple(report_details.make_refusals(found)),
@@ -78,6 +79,7 @@ def compose_report(
             *report_details.deleted_rows(found.survey, found.history.deleted),
             *report_details.history_limitations(found.history),
             *report_details.strays(found.survey.strays),
+            *found.trees.doubts,
         ),
         notices=tuple(make_notices(found, request.patience)),
         work=_work(reader),
@@ -138,6 +140,8 @@ def _settings(request: AuditRequest) -> Settings:
         table_format=request.table_format.value,
         time_zone=request.time_zone,
         without_ledgers=request.without_ledgers,
+        history=request.history,
+        policy=tuple(key.name for key in request.policy or ()),
     )
 
 

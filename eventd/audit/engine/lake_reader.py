@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -25,12 +25,14 @@ from eventd.audit.segments.row_sums import RangeSum
 from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, RangeCheck, SegmentJob, SegmentJobs
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.audit.segments.spark_tasks import FileShares, group_files, run_on_files
+from eventd.audit.segments.tree_leaves import TreeLeaves
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
 from eventd.audit.verdicts import reconcile, row_comparison
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.audit.verdicts.pair_figures import RowComparison
 from eventd.audit.verdicts.renamed_events import join_renamed
+from eventd.audit.verdicts.tree_findings import Trees
 from eventd.lake.reader import Survey, read_segment
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
@@ -54,7 +56,8 @@ class LakeReader:
 
     `out` has the state. `now` is in microseconds. `ranges`: by name of the segment, the numbers (after, upto] of which
     the sums are needed, see `AuditHistory.wanted`. `receipts`: the terms by which receipts are checked; `digests`: the
-    percentage of events with payloads whose contents are compared with their digests. `rechecked` is the number of
+    percentage of events with payloads whose contents are compared with their digests, `sample` that of the tiles of
+    trees that are computed from rows. `rechecked` is the number of
     known segments whose digests were checked again. `unreadable` has, by name of the segment, the reason why it could
     not be read; it begins with the segments that an earlier attempt of this run found damaged. `read` are the jobs
     that this run executed.
@@ -70,6 +73,7 @@ class LakeReader:
     receipts: ReceiptTerms = field(default_factory=ReceiptTerms)
     digests: float = 100.0
     ranges: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    sample: float = 100.0
     rechecked: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     read: list[SegmentJob] = field(default_factory=list)
@@ -172,7 +176,7 @@ class LakeReader:
                 found[owner_of(one)] = max(one.place.upto, found.get(owner_of(one), 0))
         return found
 
-    def read_large(self, plan: LakePlan) -> list[SegmentJob]:
+    def read_large(self, plan: LakePlan, trees: Trees) -> list[SegmentJob]:
         """Read segments of events and deliveries of the requested hours, unless their cells are known and valid.
 
         Forgets segments that have left the lake. Returns the jobs of all readable segments of these hours.
@@ -183,13 +187,52 @@ class LakeReader:
                 key=self.state.key,
                 digests=self.digests,
                 ranges=self.ranges.get(one.place.name, ()),
+                **self._tree_terms(one, trees),
             )
             for one in self.survey.segments
             if one.place.book not in SMALL and self._is_near(one)
         ]
         self._run([job for job in jobs if not self.state.knows(job, plan.clocks)])
+        self._run([*self._with_other_cuts(jobs, trees)])
         self.state.keep_only([one.place.name for one in self.survey.segments])
         return [job for job in jobs if job.name not in self.unreadable]
+
+    def _tree_terms(self, segment: Segment, trees: Trees) -> dict[str, Any]:
+        """Return the parameters of a job that its leaves are computed with."""
+        if segment.place.book is not Ledger.EVENTS or not trees.keeps(segment.manifest.node):
+            return {}
+        moves, cuts = trees.moves_in(segment), trees.cuts_in(segment)
+        return {"trees": True, "moves": moves, "cuts": cuts, "sample": self.sample}
+
+    def _with_other_cuts(self, jobs: Iterable[SegmentJob], trees: Trees) -> Iterator[SegmentJob]:
+        """Yield the jobs whose leaves end checkpoints that were sought elsewhere: they name a false position."""
+        for job in jobs:
+            entry = self.state.entries.get(job.name)
+            if job.trees and entry is not None and entry.leaves is not None:
+                wanted = trees.cuts_of(job.manifest.node, entry.leaves)
+                if not wanted <= {*entry.leaves.cuts}:
+                    yield replace(job, cuts=tuple(sorted({*job.cuts, *wanted})))
+
+    @property
+    def leaves(self) -> list[tuple[str, TreeLeaves]]:
+        """Return the leaves in the segments of `events` that this or an earlier run has read, each with its node."""
+        nodes = {one.place.name: one.manifest.node for one in self.survey.segments}
+        known = ((name, entry.leaves) for name, entry in sorted(self.state.entries.items()))
+        return [
+            (nodes[name], found)
+            for name, found in known
+            if found is not None and name in nodes and name not in self.unreadable
+        ]
+
+    @property
+    def unread(self) -> dict[str, list[tuple[int, int]]]:
+        """Return by node the positions (after, upto] in segments of `events` that no run has read."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for one in self.survey.segments:
+            name = one.place.name
+            if one.place.book is Ledger.EVENTS and name not in self.state.entries and name not in self.unreadable:
+                found.setdefault(one.manifest.node, []).append((one.after, one.upto))
+        return found
 
     @property
     def runs(self) -> dict[str, list[SeqRun]]:

@@ -16,6 +16,7 @@ from eventd.audit.spark.access import Access
 from eventd.audit.spark.locations import Location, require_apart
 from eventd.audit.spark.masters import is_server
 from eventd.audit.spark.session import expected_master, is_remote, master_of
+from federation.history.notes import NoteKey
 from federation.keys import Key
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class AuditRequest:
     reached. `baseline`: the report to compare the findings with. `count_acknowledged`: acknowledged findings count for
     the conditions on which the audit fails, too. `signing_key`: signs the report. `table_format`: whether its tables
     are written as Delta tables, too. `time_zone`: the zone of the times on the page. `without_ledgers`: the nodes that
-    are known to ship no ledgers; their missing ledgers leave nothing unproven.
+    are known to ship no ledgers; their missing ledgers leave nothing unproven. `history`: the percentage of the tiles
+    of trees that are computed from rows; `policy`: the keys of trees that the auditor knows; None: no policy was given.
     """
 
     lake: str = field(repr=False)
@@ -76,6 +78,8 @@ class AuditRequest:
     table_format: TableFormat = TableFormat.PARQUET
     time_zone: str = "UTC"
     without_ledgers: tuple[str, ...] = ()
+    history: float = 100.0
+    policy: tuple[NoteKey, ...] | None = None
 
     @property
     def receipt_terms(self) -> ReceiptTerms:

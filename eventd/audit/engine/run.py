@@ -43,6 +43,7 @@ from eventd.audit.engine.state import forget_corrupt, keep, prepare_output
 from eventd.audit.report.findings import (
     Discrepancy,
     DiscrepancyKey,
+    Kind,
     group_findings,
     in_order,
     unnamed_findings,
@@ -67,6 +68,7 @@ from eventd.audit.verdicts.reconcile import add_pairs
 from eventd.audit.verdicts.refused_events import unanswered_events, with_slots
 from eventd.audit.verdicts.row_comparison import group_uneven
 from eventd.audit.verdicts.selection_verdicts import selection_discrepancies
+from eventd.audit.verdicts.tree_findings import Trees, judge_trees
 from eventd.audit.verdicts.unclaimed_batches import unclaimed_discrepancies
 from eventd.errors import EventdError
 from eventd.lake.reader import Survey, survey
@@ -194,10 +196,11 @@ def _read_with_retry(
             receipts=request.receipt_terms,
             digests=request.digests,
             ranges=history.wanted(survey),
+            sample=request.history,
             unreadable=dict(damaged),
         )
         try:
-            return reader, _read(reader, history, watch, percent, frozenset(request.without_ledgers))
+            return reader, _read(reader, history, watch, percent, request)
         except Exception as error:  # Spark's exceptions have no common base class
             if (damage := damage_in(error)) is None:
                 if forgot or not forget_corrupt(places.out.open(session), state):
@@ -247,11 +250,11 @@ def run_on(request: AuditRequest, *, progress: bool = False, record: bool = Fals
 
 
 def _read(
-    reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck: float, without_ledgers: frozenset[str]
+    reader: LakeReader, history: AuditHistory, watch: _Stopwatch, recheck: float, request: AuditRequest
 ) -> StageResults:
     """Check some known segments again, run all stages up to the comparison of rows, and return their results.
 
-    `recheck`: see `LakeReader.recheck`; `without_ledgers`: the nodes that an operator declares to ship none.
+    `recheck`: see `LakeReader.recheck`.
     The state is stored as soon as segments were checked or read, so that an audit which fails does not repeat that.
     """
     out = reader.out.open(reader.spark)
@@ -261,13 +264,13 @@ def _read(
             keep(out, reader.state)
     with watch.stage("small ledgers"):
         summaries = reader.summarize_small()
-        plan = make_plan(reader.survey, summaries)
+        plan, trees = make_plan(reader.survey, summaries), Trees.of(summaries, request.policy)
     with watch.stage("cells"):
         reader.check_skipped()
-        jobs = reader.read_large(plan)
+        jobs = reader.read_large(plan, trees)
         keep(out, reader.state)
         coverage = find_coverage(reader.survey, plan, summaries, reader.unreadable)
-        coverage.since, coverage.without_ledgers = reader.hours[0] * HOUR, without_ledgers
+        coverage.since, coverage.without_ledgers = reader.hours[0] * HOUR, frozenset(request.without_ledgers)
         coverage.verified = verified_links(summaries, coverage.with_damage(Ledger.RECEIPTS))
         rollbacks = find_rollbacks(reader.survey, history.promises, summaries, coverage)
         coverage.holes = holes_by_ledger(find_holes(reader.survey, reader.runs, summaries, rollbacks.found))
@@ -290,6 +293,11 @@ def _read(
         )
     with watch.stage("rows"):
         _compare_rows(reader, found, rollbacks, tables, jobs)
+    if trees.evidence:
+        with watch.stage("trees"):
+            erased = [one for one in found.findings if one.kind is Kind.ERASED and not one.peer]
+            found.trees = judge_trees(trees, reader.leaves, reader.survey, coverage, erased, reader.unread)
+            found.findings = in_order([*found.findings, *found.trees.findings])
     return found
 
 

@@ -23,6 +23,7 @@ from eventd.audit.segments.plan import ClockOffsets
 from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.segments.seq_runs import SeqRun
+from eventd.audit.segments.tree_leaves import TreeLeaves
 from eventd.errors import Conflict, LakeUnavailable, NotFound
 from eventd.lake.file_sizes import MOST_KEPT, TooLargeFile
 from eventd.lake.manifest import Int64, LakeHead, Manifest, Number, Time
@@ -43,7 +44,7 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that was read: its digest, the file with its cells, and their parameters.
 
     `ranges`: see `ranges_of`. `read_at`: when its bytes were last compared with its digest (microseconds). `runs` and
-    `digests`: those of a segment of `events`. `sums`: see `TaskResult`.
+    `digests`: those of a segment of `events`, `leaves` of a node with trees. `sums`: see `TaskResult`.
     """
 
     sha256: str
@@ -57,6 +58,7 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[SeqRun] | None = None
     digests: DigestResult | None = None
     sums: list[RangeSum] = []
+    leaves: TreeLeaves | None = None
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -84,6 +86,8 @@ class State(msgspec.Struct, kw_only=True):
             and entry.ranges == ranges_of(job.manifest)
             and entry.links == _basis(job)
             and {(one.after, one.upto) for one in entry.sums}.issuperset(job.ranges)
+            and (entry.leaves is not None or not job.trees)
+            and (entry.leaves is None or {*entry.leaves.cuts}.issuperset(job.cuts))
             and _within_bounds(entry.skews, job.manifest.node, clocks)
         )
 
@@ -105,6 +109,7 @@ class State(msgspec.Struct, kw_only=True):
             runs=result.runs.get(job.name),
             digests=result.digests.get(job.name),
             sums=result.sums[job.name],
+            leaves=result.leaves.get(job.name),
         )
 
     def knows_ranges(self, segment: Segment) -> bool:
@@ -235,6 +240,8 @@ def _basis(job: SegmentJob) -> str:
     """Return a digest of the parameters of the job on which its cells, its summary and its other results depend."""
     # The peers are part of the cells, so the links count with their names.
     terms = msgspec.msgpack.encode((job.links, job.since, job.limit, job.receipts, job.digests))
+    if job.trees:  # the terms of other jobs are what they were before there were trees
+        terms += msgspec.msgpack.encode((job.moves, job.sample))
     return hashlib.sha256(terms).hexdigest()[:16]
 
 

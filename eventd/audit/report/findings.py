@@ -30,6 +30,8 @@ class Kind(StrEnum):
     # one id with two contents, a row that is not what its digest says, deliveries under the number of another batch, or
     # a version of a selection with two texts
     ALTERED = "altered"
+    REWRITTEN = "rewritten"  # rows or hashes of a tree are not those that its node signed
+    FORK = "fork"  # a node signed two trees that do not continue each other
     DUPLICATE = "duplicate"  # delivered more than once by one sender to one peer
     # held by the peer but never recorded by its source; or a receipt that the peer never gave, or that was edited
     FORGED = "forged"
@@ -39,7 +41,10 @@ class Kind(StrEnum):
     # that its selection contradicts
     DISAGREEMENT = "disagreement"
     CORRUPT = "corrupt"  # a corrupt segment
-    ROLLED_BACK = "rolled_back"  # the ledgers of a node end before a place that they had reached already
+    # the ledgers of a node end before a place that they had reached already, or a tree succeeds another one at a size
+    # below the last one that was signed
+    ROLLED_BACK = "rolled_back"
+    UNSEALED = "unsealed"  # own events without a leaf, or without a checkpoint after a minute
     EPOCH = "epoch"  # the ledgers of a node have a second epoch
 
 
@@ -145,7 +150,8 @@ class EventEvidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """Discrepancies of one kind, group, source, peer and detail with adjacent seqs, `first` to `last` inclusive.
 
-    Of a CORRUPT finding, `first` and `last` are row numbers of the ledger; 0: unknown. `source` is the node in CORRUPT
+    Of a CORRUPT finding, `first` and `last` are row numbers of the ledger; 0: unknown. Of a finding of a tree they are
+    leaves, and `ids` is `TREE/FIRST-LAST`. `source` is the node in CORRUPT
     and EPOCH findings, and the node that lost the rows in ERASED findings without a peer. `ids` are distinct, in the
     order of `seq`; `count` is the number of events if `ids` does not name all of them, or 0. `evidence` has one entry
     for each discrepancy with evidence, in the same order. `new` and `acknowledged` count also erased rows without an
@@ -187,6 +193,11 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         if len(self.ids) <= most:
             return short
         return msgspec.structs.replace(short, ids=self.ids[:most], count=self.events)
+
+
+def is_of_tree(one: Finding) -> bool:
+    """Return whether a finding is of the leaves of a tree."""
+    return one.ids == (f"{one.ids[0].partition('/')[0]}/{one.first}-{one.last}",) if one.ids else False
 
 
 _ORDER = {kind: place for place, kind in enumerate(Kind)}

@@ -31,6 +31,11 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
         "One id with two contents, a row that is not what its digest says, deliveries that name another batch or "
         "receipt than the receipt under their number, or a version of a link's selection with two texts.",
     ),
+    Kind.REWRITTEN: (
+        "Rewritten history",
+        "Rows, hashes or checkpoints in the lake that are not what the node signed: they were changed later.",
+    ),
+    Kind.FORK: ("Forked history", "A node signed two trees of which neither continues the other."),
     Kind.DUPLICATE: ("Delivered twice", "Delivered more than once by one sender to one peer."),
     Kind.FORGED: (
         "Without an origin",
@@ -48,7 +53,11 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.ROLLED_BACK: (
         "Ledgers rolled back",
         "The ledgers of a node end before a place that they had reached already, as an earlier audit, another node, or "
-        "the node's own state or ledgers show.",
+        "the node's own state or ledgers show; or a tree succeeds another one before its last checkpoint.",
+    ),
+    Kind.UNSEALED: (
+        "Not in the history",
+        "Own events of a node that no checkpoint covers, a minute after their record.",
     ),
     Kind.EPOCH: ("Changes of epoch", "A node's log began a new epoch, or two nodes use one name."),
 }
@@ -58,16 +67,26 @@ SHORT: dict[Kind, str] = {
     Kind.MISSING: "missing",
     Kind.ERASED: "erased",
     Kind.ALTERED: "altered",
+    Kind.REWRITTEN: "rewritten",
+    Kind.FORK: "fork",
     Kind.DUPLICATE: "twice",
     Kind.FORGED: "forged",
     Kind.LOOP: "loop",
     Kind.DISAGREEMENT: "disputed",
     Kind.CORRUPT: "corrupt",
     Kind.ROLLED_BACK: "rolled back",
+    Kind.UNSEALED: "unsealed",
     Kind.EPOCH: "epoch",
 }
 
-_NOUNS = {Kind.FORGED: "case", Kind.CORRUPT: "segment", Kind.ROLLED_BACK: "node", Kind.EPOCH: "change"}
+_NOUNS = {
+    Kind.REWRITTEN: "part",
+    Kind.FORK: "case",
+    Kind.FORGED: "case",
+    Kind.CORRUPT: "segment",
+    Kind.ROLLED_BACK: "node",
+    Kind.EPOCH: "change",
+}
 
 PROOFS = {
     "books": "the peer's own ledger",

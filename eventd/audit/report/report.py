@@ -215,6 +215,24 @@ class NodeReport(msgspec.Struct, kw_only=True):
     """The offset of its clock to the reference clock, by which `proven_until` is given; None if unknown."""
 
 
+class TreeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A tree of a node, and how far the rows in the lake are proven to be what the node signed."""
+
+    group: str
+    node: str
+    tree: str
+    size: int
+    """The size of its largest checkpoint in the lake."""
+    proven: int
+    """The size of the largest checkpoint whose root follows from the rows; 0: none."""
+    checkpoints: int
+    signed_at: str
+    """The time of the largest checkpoint."""
+    root: str
+    key: Literal["pinned", "other", "unverified"]
+    """Whether the policy has the key of the tree, or another one in its place, or says nothing of it."""
+
+
 class LostSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A span of time in which events were or may have been lost.
 
@@ -350,6 +368,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The time zone of the times on the page and in the summary; those of report.json are in UTC."""
     without_ledgers: tuple[str, ...] = ()
     """The nodes that the operator declares to ship no ledgers."""
+    history: float = 0.0
+    """The percentage of the full tiles of trees that were to be computed from rows."""
+    policy: tuple[str, ...] = ()
+    """The names of the keys of trees that the auditor's policy has."""
 
 
 class Lake(msgspec.Struct, frozen=True, kw_only=True):
@@ -421,6 +443,7 @@ class Report(msgspec.Struct, kw_only=True):
     hours_left_out: int = 0
     """The number of rows of the table `hours` that do not fit in `hours`."""
     nodes: tuple[NodeReport, ...]
+    trees: tuple[TreeReport, ...] = ()
     gaps: tuple[LostSpan, ...] = ()
     keys: tuple[KeyUse, ...] = ()
     refusals: tuple[RefusedByReason, ...] = ()

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eventd.audit.report.figures import NONE, natural, span
-from eventd.audit.report.findings import Finding, Kind
+from eventd.audit.report.findings import Finding, Kind, is_of_tree
 from eventd.audit.report.pair_status import (
     SIGNS,
     VERDICTS,
@@ -99,8 +99,9 @@ def _marks(one: Finding) -> str:
 def _range(one: Finding) -> str:
     if not one.last:
         return ""
-    word = "ledger row" if one.kind in (Kind.CORRUPT, Kind.ROLLED_BACK) else "seq"
-    return f"{word} {one.first:,} · " if one.first == one.last else f"{word}s {one.first:,}-{one.last:,} · "
+    rows = one.kind in (Kind.CORRUPT, Kind.ROLLED_BACK)
+    word, words = ("leaf", "leaves") if is_of_tree(one) else ("ledger row", "ledger rows") if rows else ("seq", "seqs")
+    return f"{word} {one.first:,} · " if one.first == one.last else f"{words} {one.first:,}-{one.last:,} · "
 
 
 def _ids(one: Finding, zone: tzinfo) -> Iterator[str]:

@@ -15,6 +15,7 @@ from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, Words
 from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.receipts.receipt_checks import ReceiptResults
 from eventd.audit.segments.cells import HOUR, Measure, batch_cells
+from eventd.audit.segments.tree_rows import HISTORY_COLUMNS, TreeRows, read_tree_rows
 from eventd.lake.layout import LARGEST, MINUTE
 from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import Int64, Number, Time, Unreadable, decode_selection
@@ -148,6 +149,7 @@ class LedgerSummary(msgspec.Struct):
     receipts: ReceiptResults = msgspec.field(default_factory=ReceiptResults)
     reached: list[LinkReach] = []
     stored: list[StoredBatches] = []
+    trees: TreeRows | None = None
 
 
 def summarize(book: Ledger, table: Columns, *, limit: int) -> LedgerSummary:
@@ -408,12 +410,12 @@ _READERS: Final[dict[Ledger, Callable[[Columns, int], LedgerSummary]]] = {
     Ledger.INBOUND: _inbound,
     Ledger.GAPS: _gaps,
     Ledger.REFUSALS: _refusals,
-    Ledger.HISTORY: lambda table, limit: LedgerSummary(),
+    Ledger.HISTORY: lambda table, limit: LedgerSummary(trees=read_tree_rows(table)),
 }
 _COLUMNS: Final = {
     Ledger.RECEIPTS: RECEIPT_COLUMNS,
     Ledger.INBOUND: INBOUND_COLUMNS,
     Ledger.GAPS: GAP_COLUMNS,
     Ledger.REFUSALS: REFUSAL_COLUMNS,
-    Ledger.HISTORY: (),
+    Ledger.HISTORY: HISTORY_COLUMNS,
 }

@@ -32,6 +32,7 @@ from eventd.audit.segments.refused_counts import REFUSED_COLUMNS, count_refused_
 from eventd.audit.segments.row_sums import RangeSum, range_sums, summed_columns
 from eventd.audit.segments.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
 from eventd.audit.segments.spark_tasks import OpenFile
+from eventd.audit.segments.tree_leaves import LEAF_COLUMNS, LeafTerms, TreeLeaves, TreeMove, find_leaves
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.footers import false_ranges
@@ -58,7 +59,8 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
 
     `receipts`: the digest of the terms by which its receipts are checked, see `ReceiptTerms.digest`. `key`: that of the
     hashes of rows, see `row_hash`. `digests`: see `check_digests`. `ranges`: parts (after, upto] of the numbers of the
-    segment whose rows are also summed by themselves, see `range_sums`.
+    segment whose rows are also summed by themselves, see `range_sums`. `trees`: the node has trees; then `moves`,
+    `cuts` and the percentage `sample` are those of `LeafTerms`.
     """
 
     name: str
@@ -71,6 +73,10 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
     key: bytes = b""
     digests: float = 100.0
     ranges: tuple[tuple[int, int], ...] = ()
+    trees: bool = False
+    moves: tuple[TreeMove, ...] = ()
+    cuts: tuple[tuple[str, int], ...] = ()
+    sample: float = 100.0
 
     @property
     def segment(self) -> Segment:
@@ -85,7 +91,8 @@ class TaskResult(msgspec.Struct, kw_only=True):
     """The result of a task, by name of the segment: number of rows, errors of corrupt ones, summaries of small ledgers.
 
     `file` has the cells; `written`: its size and digest; the caller of `CellMaker` sets both. `runs` and `digests`:
-    those of segments of `events`; `sums`: those of all rows of the segment, and then those of the job's `ranges`.
+    those of segments of `events`, `leaves` those of nodes with trees; `sums`: those of all rows of the segment, and
+    then those of the job's `ranges`.
     """
 
     file: str = ""
@@ -96,6 +103,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
     runs: dict[str, list[SeqRun]] = {}
     digests: dict[str, DigestResult] = {}
     sums: dict[str, list[RangeSum]] = {}
+    leaves: dict[str, TreeLeaves] = {}
 
 
 class SegmentJobs:
@@ -177,7 +185,10 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
     segment = job.segment
     book = segment.place.book
     if book is Ledger.EVENTS:
-        rows = _read(lake, segment, (*EVENT_COLUMNS, *RUN_COLUMNS, *DIGEST_COLUMNS))
+        of_trees = LEAF_COLUMNS if job.trees else ()
+        rows = _read(lake, segment, (*EVENT_COLUMNS, *RUN_COLUMNS, *DIGEST_COLUMNS, *of_trees))
+        if job.trees:
+            result.leaves[job.name] = find_leaves(rows, LeafTerms(job.moves, job.cuts, job.sample, job.key))
         result.sums[job.name] = _sums(job, rows)
         result.runs[job.name] = seq_runs(rows)
         result.digests[job.name] = check_digests(rows, job.digests)

@@ -9,6 +9,8 @@ from tests.support.campaign.field_checks import FieldTable, found, unchecked
 
 _OWNER_TEST: Final = "integration/lake/test_borders.py::test_rows_of_another_node_or_epoch_are_not_counted"
 _NUMBERS_TEST: Final = "unit/lake/test_segment_checks.py::test_rows_have_ascending_numbers_of_the_range"
+_TREES_TEST: Final = "integration/audit/engine/test_trees_audited.py::test_each_damage_is_found_where_it_is"
+_TREE_ROWS_TEST: Final = "unit/audit/verdicts/test_tree_checks.py::test_rows_of_another_tree_or_node_are_refused"
 _OWNER: Final = {
     "node": found("corrupt", "the node of its segment", _OWNER_TEST),
     "epoch": found("corrupt", "the epoch of its segment", _OWNER_TEST),
@@ -39,7 +41,7 @@ _EVENTS: Final = {
     "digest": found("altered", f"its fingerprint; the payload, where the lake has it; {_BY_HASH}"),
     "payload": found("altered", "its digest", "payload-edited-at-peer"),
     "dedupe_key": found("altered", "its digest, where the lake has the payload"),
-    **dict.fromkeys(("tree", "leaf"), unchecked("nothing: the audit does not compute trees yet")),
+    **dict.fromkeys(("tree", "leaf"), found("rewritten", "the roots of checkpoints", _TREES_TEST)),
 }
 _DELIVERIES: Final = {
     "number": found("erased", _BY_BATCH),
@@ -143,10 +145,12 @@ _REFUSALS: Final = {
 _HISTORY: Final = {
     "number": found("corrupt", "the range of its segment; within it, nothing rests on it", _NUMBERS_TEST),
     **_OWNER,
-    **dict.fromkeys(
-        ("group", "kind", "tree", "level", "first", "size", "position", "content", "recorded_at"),
-        unchecked("nothing: the audit does not compute trees yet"),
-    ),
+    **dict.fromkeys(("group", "kind", "tree"), found("corrupt", "the note", _TREE_ROWS_TEST)),
+    **dict.fromkeys(("level", "first"), found("rewritten", "the hashes of the leaves below", _TREES_TEST)),
+    "size": unchecked("nothing: the note states it"),
+    "position": unchecked("nothing: it only shows where to look first"),
+    "content": found("rewritten", "the signature of the note; the hashes of the leaves below", _TREES_TEST),
+    "recorded_at": unchecked("nothing: the report shows it"),
 }
 LEDGERS: Final[Mapping[str, FieldTable]] = {
     "events": FieldTable("Rows of events", _EVENTS),

@@ -41,7 +41,7 @@ _GROUP: Final = {
     "peers": found("disagreement", "the peer's ledger of batches", "link-gone-at-sender"),
     "last_seq": found("erased", "if it is higher, the last row of events; if it is lower, an earlier audit"),
     "evicted_seq": unchecked("nothing: it excuses only rows of a gap that is declared elsewhere"),
-    "tree": unchecked("nothing: the audit does not compute trees yet"),
+    "tree": unchecked("nothing: leaves without a checkpoint are sought only in the tree that it names"),
 }
 _PEER: Final = {
     "peer": found("missing", "the events that the other peer should have"),

@@ -149,7 +149,7 @@ def _settings(report: Report) -> Iterator[tuple[str, str]]:
         "slo": lambda _: "; ".join(bounds_of(report)),
         "patience": span,
         **dict.fromkeys(("since", "until"), partial(moment, zone=zone)),
-        **dict.fromkeys(("recheck", "receipts", "digests"), lambda share: f"{share:g} %"),
+        **dict.fromkeys(("recheck", "receipts", "digests", "history"), lambda share: f"{share:g} %"),
     }
     for name, value in asdict(report.settings).items():
         shown_value = formats[name](value) if name in formats else _setting(value)
@@ -176,6 +176,7 @@ _SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], dict[str, Any] | None]
     ("timeline", "Gaps and pending events", timeline),
     ("balance", "Deliveries by pair", balance),
     ("objectives", "Objectives and attempts", objectives),
+    ("trees", "Signed histories", lambda report: {} if report.trees else None),
     ("evidence", "Evidence", evidence),
     ("scope", "Scope", scope),
     ("method", "Settings and method", _method),

@@ -29,6 +29,7 @@ SECTIONS = {
     "slo": report.Slo,
     "hours": report.Hour,
     "nodes": report.NodeReport,
+    "trees": report.TreeReport,
     "gaps": report.LostSpan,
     "keys": report.KeyUse,
     "refusals": report.RefusedByReason,

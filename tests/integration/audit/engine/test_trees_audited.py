@@ -1,0 +1,202 @@
+"""The trees of real databases, audited: each kind of damage to the lake is found, each in a group of its own.
+
+One audit is of all groups, because they do not concern each other.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from eventd.audit.engine.request import AuditRequest
+from eventd.audit.report.report import Report
+from eventd.lake.history_rows import write_hashes
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import renew_epoch
+from eventd.log.history.open_tree import TreeOwner, open_tree
+from eventd.log.history.seal import hash_new, store_checkpoint
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Database
+from eventd.store.engine.statements import execute
+from eventd.testing import ManualClock, draft
+from federation.history.checkpoints import Checkpoint, read_checkpoint, sign_checkpoint
+from federation.history.notes import LOG_KEY, NoteSigner, SignedNote, read_note
+from tests.support.campaign.lake_files import LakeFiles, Row
+from tests.support.lakes import NOON
+from tests.support.ledger_store import LedgerStore
+from tests.support.local_spark import run_audit
+from tests.support.stopped_nodes import ship
+
+KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
+LATER = NOON + 600 * SECOND
+GROUPS = ("sound", "text", "order", "gone", "hashes", "note", "fork", "late", "bare")
+EVENTS = 520
+
+
+class Node(LedgerStore):
+    """Node `a` with a tree in each group."""
+
+    async def grow(self, group: str, *ids: str) -> None:
+        """Open the tree of a group where that is due, and publish events."""
+        topic = await self.log.topic(f"group:{group}")
+        await self.log.database.write(open_tree, topic, TreeOwner(group, "a", KEY), NOON)
+        await self.publish(*(draft(id, group=group, node="a") for id in ids), group=group)
+
+    async def seal(self, group: str) -> None:
+        """Sign a checkpoint of all that is there."""
+        topic = await self.log.topic(f"group:{group}")
+        hashed = await self.log.database.read(hash_new, topic, EVENTS)
+        assert hashed is not None
+        assert await self.log.database.write(store_checkpoint, hashed, TreeOwner(group, "a", KEY), NOON) is not None
+
+
+async def open_node(url: str) -> Node:
+    return Node(await EventLog.open(Database(url), ManualClock(NOON)))
+
+
+async def close(node: Node) -> None:
+    await node.log.close()
+    node.log.database.close()
+
+
+@pytest.fixture
+async def lake(migrated_sqlite_url: str, tmp_path: Path) -> LakeFiles:
+    """The lake of a node with a sealed tree in each group; `late` has an unsealed event, `bare` one without a leaf."""
+    node = await open_node(migrated_sqlite_url)
+    for group in GROUPS:
+        await node.declare(group=group)
+        ids = [f"{group}-{number}" for number in range(1, EVENTS + 1)]
+        await node.grow(group, *ids[:300])
+        await node.seal(group)
+        await node.grow(group, *ids[300:])
+        await node.seal(group)
+    await node.grow("late", "late-unsealed")
+    topic = await node.log.topic("group:bare")
+    await node.grow("bare", "bare-unsealed")
+    sql = "UPDATE blocks SET tree = NULL, leaf = NULL WHERE topic_id = ? AND leaf > ?"
+    await node.log.database.write(execute, sql, (topic, EVENTS))
+    await close(node)
+    ship(migrated_sqlite_url, tmp_path / "lake", now=LATER)
+    return LakeFiles(tmp_path / "lake")
+
+
+def audit(lake: LakeFiles, **more: Any) -> Report:
+    return run_audit(
+        AuditRequest(lake=str(lake.root), out=str(lake.root.parent / "out"), **more), clock=ManualClock(LATER)
+    )
+
+
+def findings(report: Report) -> list[tuple[str, str, int, int]]:
+    return sorted((one.kind.value, one.group, one.first, one.last) for one in report.findings)
+
+
+def of(group: str, **values: Any) -> Callable[[Row], bool]:
+    return lambda row: row["group"] == group and all(row[name] == value for name, value in values.items())
+
+
+def another_digest(row: Row) -> Row:
+    return row | {"digest": b"x" * 32, "fingerprint": int.from_bytes(b"x" * 8)}
+
+
+def close_seqs(lake: LakeFiles, group: str, leaf: int) -> None:
+    """Remove an event, and number the later ones anew: no seq is missing."""
+    (gone,) = [row for one in lake.segments("events", "a") for row in one.rows() if of(group, leaf=leaf)(row)]
+    lake.remove("events", "a", of(group, leaf=leaf))
+
+    def is_later(row: Row) -> bool:
+        return bool(row["group"] == group and row["seq"] > gone["seq"])
+
+    lake.change("events", "a", is_later, lambda row: row | {"seq": row["seq"] - 1})
+
+    def lower(state: dict[str, Any]) -> None:
+        for one in state["groups"]:
+            one["last_seq"] -= one["group"] == group
+
+    lake.set_state("a", lower)
+
+
+def signed_again(row: Row, size: int) -> Row:
+    """Return a checkpoint of the same tree with another root, signed with its key."""
+    origin = read_checkpoint(read_note(row["content"].encode()).text).origin
+    note = sign_checkpoint(Checkpoint(origin, size, b"r" * 32), NoteSigner(str(origin), LOG_KEY, KEY))
+    return row | {"size": size, "position": 0, "content": note.encode().decode()}
+
+
+def unsigned(row: Row) -> Row:
+    """Return a checkpoint with another root, whose signature is that of the old one."""
+    note = read_note(row["content"].encode())
+    other = read_checkpoint(note.text)._replace(root=b"r" * 32)
+    return row | {"content": SignedNote(other.text(), note.signatures).encode().decode()}
+
+
+async def test_a_sound_lake_has_the_events_that_no_checkpoint_covers_and_nothing_else(lake: LakeFiles) -> None:
+    report = audit(lake)
+    assert findings(report) == [("unsealed", "bare", 521, 521), ("unsealed", "late", 521, 521)]
+    assert {(one.group, one.size, one.proven, one.key) for one in report.trees} == {
+        (group, EVENTS + 1, EVENTS + 1, "unverified") for group in GROUPS
+    }
+    again = audit(lake)
+    assert (findings(again), again.work.segments_read) == (findings(report), 0), "verified tiles are remembered"
+
+
+async def test_each_damage_is_found_where_it_is(lake: LakeFiles) -> None:
+    lake.change("events", "a", of("text", leaf=300), another_digest)
+    lake.change("events", "a", of("order", leaf=10), lambda row: row | {"leaf": 11_000})
+    lake.change("events", "a", of("order", leaf=11), lambda row: row | {"leaf": 10})
+    lake.change("events", "a", of("order", leaf=11_000), lambda row: row | {"leaf": 11})
+    close_seqs(lake, "gone", 50)
+    lake.change("history", "a", of("hashes", kind="hashes"), lambda row: row | {"content": write_hashes(bytes(64))})
+    lake.change("history", "a", of("note", kind="checkpoint"), unsigned)
+    (row,) = [row for one in lake.segments("history", "a") for row in one.rows() if of("fork", kind="checkpoint")(row)]
+    lake.add("history", "a", [signed_again(row, 400)])
+    assert findings(audit(lake)) == [
+        ("erased", "gone", 50, 50),
+        ("fork", "fork", 0, 399),
+        ("rewritten", "hashes", 0, 255),
+        ("rewritten", "hashes", 256, 511),
+        ("rewritten", "note", 0, 520),
+        ("rewritten", "order", 0, 255),
+        ("rewritten", "text", 256, 511),
+        ("unsealed", "bare", 521, 521),
+        ("unsealed", "late", 521, 521),
+    ]
+
+
+async def test_a_database_that_was_taken_back_shows_in_its_next_tree(migrated_sqlite_url: str, tmp_path: Path) -> None:
+    file, lake = Path(migrated_sqlite_url.removeprefix("sqlite:///")), tmp_path / "lake"
+    node = await open_node(migrated_sqlite_url)
+    await node.declare(group="g")
+    await node.grow("g", "e1", "e2")
+    await node.seal("g")
+    await close(node)
+    shutil.copyfile(file, tmp_path / "backup.db")
+    node = await open_node(migrated_sqlite_url)
+    await node.grow("g", "e3", "e4")
+    await node.seal("g")
+    await close(node)
+    ship(migrated_sqlite_url, lake, now=LATER - 60 * SECOND)
+    shutil.copyfile(tmp_path / "backup.db", file)
+    node = await open_node(migrated_sqlite_url)
+    await node.log.database.write(renew_epoch)
+    await close(node)
+    node = await open_node(migrated_sqlite_url)
+    await node.grow("g", "e5")
+    await node.seal("g")
+    await close(node)
+    ship(migrated_sqlite_url, lake, now=LATER)
+    report = audit(LakeFiles(lake))
+    assert ("rolled_back", "g", 3, 4) in findings(report)
+    assert {one.kind.value for one in report.findings} == {"rolled_back", "epoch"}
+    assert {(one.size, one.proven) for one in report.trees} == {(5, 5), (2, 2)}
+    policy = (NoteSigner(f"eventd/g/a/{'z' * 16}", LOG_KEY, KEY).key,)
+    assert {one.key for one in audit(LakeFiles(lake), policy=policy).trees} == {"pinned"}
+    other = Ed25519PrivateKey.from_private_bytes(b"2" * 32)
+    name = f"eventd/g/a/{report.trees[0].tree}"
+    report = audit(LakeFiles(lake), policy=(NoteSigner(name, LOG_KEY, other).key,))
+    assert [one.key for one in report.trees].count("other") == 1
+    assert "forged" in {one.kind.value for one in report.findings}
