@@ -63,6 +63,8 @@ def manifest_fault(manifest: Manifest) -> str | None:
             return f"its manifest {'has no' if needed else 'must not have'} `{name}`"
         if bounds is not None and bounds[0] > bounds[1]:
             return f"its manifest has `{name}` that end before they begin: {bounds[0]} to {bounds[1]}"
+    if manifest.leaves and manifest.book is not Ledger.EVENTS:
+        return "its manifest says that its rows have leaves, and only events have them"
     unknown = next((lost.reason for lost in manifest.lost if parse_loss(lost.reason) is None), None)
     return None if unknown is None else f"its manifest declares a loss with the reason {unknown!r}, which no node has"
 

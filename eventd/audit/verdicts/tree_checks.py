@@ -84,7 +84,7 @@ class TreeResult:
     unknown: str = ""
 
 
-class _Rows:
+class _LeafIndex:
     """The hashes that follow from rows: of leaves, of full tiles, and of the parts of tiles before checkpoints."""
 
     def __init__(self, tree: TreeEvidence) -> None:
@@ -134,7 +134,7 @@ def _split(hashes: bytes) -> list[bytes]:
 class _Walk:
     """Computes the roots of ascending sizes; `tile` returns the root of a tile, None if it is not known."""
 
-    def __init__(self, rows: _Rows, tile: Callable[[int], bytes | None]) -> None:
+    def __init__(self, rows: _LeafIndex, tile: Callable[[int], bytes | None]) -> None:
         self._rows, self._tile = rows, tile
         self._range: CompactRange | None = CompactRange()
         self.missing = 0
@@ -157,7 +157,7 @@ class _Walk:
 
 def check_tree(tree: TreeEvidence) -> TreeResult:
     """Compare a tree with its checkpoints."""
-    result, rows, shipped = TreeResult(), _Rows(tree), tree.levels.get(1, {})
+    result, rows, shipped = TreeResult(), _LeafIndex(tree), tree.levels.get(1, {})
     signed = [*_signed(tree, result)]
     walks = [_Walk(rows, lambda tile: shipped.get(tile, rows.tiles.get(tile)))]
     other = {tile for tile, one in rows.tiles.items() if shipped.get(tile, one) != one}
@@ -253,7 +253,7 @@ def _judge(result: TreeResult, wrong: Sequence[TreeCheckpoint], signed: Sequence
         result.rewritten.append(LeafSpan(before, later[0].size - 1, words))
 
 
-def _holes(tree: TreeEvidence, rows: _Rows) -> Iterator[LeafHole]:
+def _holes(tree: TreeEvidence, rows: _LeafIndex) -> Iterator[LeafHole]:
     """Yield the sealed leaves that no row has, except those whose hashes the node shipped: it declared their loss."""
     reach, size = 1, tree.size
     positions, times = (0, 0), (0, 0)
@@ -269,7 +269,9 @@ def _holes(tree: TreeEvidence, rows: _Rows) -> Iterator[LeafHole]:
         yield from _within(rows, reach, size, positions[0], last.position + 1, times[0], last.at)
 
 
-def _within(rows: _Rows, first: int, end: int, after: int, before: int, since: int, until: int) -> Iterator[LeafHole]:
+def _within(
+    rows: _LeafIndex, first: int, end: int, after: int, before: int, since: int, until: int
+) -> Iterator[LeafHole]:
     while first < end:
         if first in rows.leaves:
             first += 1
