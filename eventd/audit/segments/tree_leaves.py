@@ -94,7 +94,7 @@ class TreeLeaves(msgspec.Struct):
 class LeafTerms(NamedTuple):
     """How the leaves of a segment are computed: `cuts` are sizes of trees with a checkpoint.
 
-    Of the full tiles, `percent` are computed, chosen by the `key`, which nobody knows who writes to the lake.
+    Of the full tiles, `percent` are computed, chosen by the `key`, which writers to the lake do not know.
     """
 
     moves: Sequence[TreeMove]
