@@ -230,7 +230,7 @@ class TreeReport(msgspec.Struct, frozen=True, kw_only=True):
     """The time of the largest checkpoint."""
     root: str
     key: Literal["pinned", "other", "unverified"]
-    """Whether the policy has the key of the tree, or another one in its place, or says nothing of it."""
+    """`pinned`: the policy has the key of the tree; `other`: it has another one; `unverified`: it has none."""
 
 
 class LostSpan(msgspec.Struct, frozen=True, kw_only=True):
