@@ -23,6 +23,7 @@ from eventd.resources.configuration import GroupConfig
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
+from federation.errors import HistoryError
 from federation.history.checkpoints import read_origin
 from federation.history.entries import read_opening_entry
 from federation.history.forms import write_base64
@@ -43,10 +44,10 @@ async def show_status(services: Services, params: ShowHistories) -> dict[str, An
 
 def _read_status(conn: Connection, services: Services, only: str) -> list[dict[str, Any]]:
     names = [only] if only else [row.name for row in read_resources(conn, EVENT_GROUP.name) if services.sees(row.name)]
-    return [_show_group(conn, find_group(conn, name), services.clock.now()) for name in names]
+    return [_show_group(conn, find_group(conn, name)) for name in names]
 
 
-def _show_group(conn: Connection, group: GroupConfig, now: int) -> dict[str, Any]:
+def _show_group(conn: Connection, group: GroupConfig) -> dict[str, Any]:
     topic = read_group_topic(conn, group.name)
     present = find_open_tree(conn, topic.id)
     trees = read_trees(conn, topic.id)
@@ -54,19 +55,19 @@ def _show_group(conn: Connection, group: GroupConfig, now: int) -> dict[str, Any
         "group": group.name,
         "node": group.node_name,
         "mode": "record" if group.keeps_history else "off",
-        "trees": [_show_tree(conn, tree, present, now) for tree in trees],
+        "trees": [_show_tree(conn, tree, present) for tree in trees],
     }
 
 
-def _show_tree(conn: Connection, tree: Tree, present: Tree | None, now: int) -> dict[str, Any]:
+def _show_tree(conn: Connection, tree: Tree, present: Tree | None) -> dict[str, Any]:
     last = read_checkpoint_of(conn, tree.id)
     is_open = present is not None and present.id == tree.id
-    opening = read_opening_entry(tree.opening).opening
+    reason, damage = _read_reason(tree)
     return {
         "origin": tree.origin,
-        "tree": opening.origin.tree,
+        "tree": read_origin(tree.origin).tree,
         "open": is_open,
-        "reason": opening.reason.value,
+        "reason": reason,
         "openedAt": show_time(tree.opened_at),
         "size": tree.size,
         "unsealed": max(0, read_next_leaf(conn, tree.topic_id) - tree.size) if is_open else 0,
@@ -74,8 +75,16 @@ def _show_tree(conn: Connection, tree: Tree, present: Tree | None, now: int) -> 
         "signedAt": None if last is None else show_time(last.signed_at),
         "signatures": 0 if last is None else last.note.count("\n— "),
         "tileBytes": tile_bytes(conn, tree),
-        "damage": tree.trouble,
+        "damage": tree.trouble or damage,
     }
+
+
+def _read_reason(tree: Tree) -> tuple[str, str]:
+    """Return why a tree was opened, and what is wrong with its opening entry; of the two, the unknown one is empty."""
+    try:
+        return read_opening_entry(tree.opening).opening.reason.value, ""
+    except HistoryError as error:
+        return "", f"its opening entry is not the one that was signed: {error.message}"
 
 
 class ShowKeys(Params):

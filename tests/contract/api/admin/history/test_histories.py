@@ -63,6 +63,20 @@ async def test_a_proof_is_a_file_that_a_third_party_accepts(books: GroupLedger) 
     assert without["file"].keys() == {"format", "digest", "proof", "opening"}
 
 
+async def test_a_tree_whose_opening_entry_was_changed_is_shown_as_damaged(books: GroupLedger) -> None:
+    await sealed(books, 1)
+    changed = "UPDATE trees SET opening = ?"
+    await books.log.database.write(execute, changed, (b"\x00" + unsigned_opening(await key_of(books)),))
+    (shown,) = (await books.call("history.status", group="g"))["groups"][0]["trees"]
+    assert shown["reason"] == ""
+    assert shown["damage"].startswith("its opening entry is not the one that was signed: ")
+
+
+def unsigned_opening(key: str) -> bytes:
+    """An opening entry without a signature."""
+    return f"{key.split('+')[0]}\n{key}\nfirst\n1\n{NOW}\n-\n-\n-\n\n— {key.split('+')[0]} AAAAAAA=\n".encode()
+
+
 async def test_each_record_of_an_event_has_its_own_proof(books: GroupLedger) -> None:
     topic, _ = await start(books.log, NODE)
     for expiry in ("2026-12-01T00:00:00Z", "2026-12-02T00:00:00Z"):
