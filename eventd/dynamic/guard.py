@@ -29,7 +29,7 @@ class SelfCapture(Conflict):
     code = "self_capture"
 
     def __init__(self, refused: Sequence[tuple[int, str, str]]) -> None:
-        """`refused`: the index, message and hint for each event; the first message and hint become the error's own."""
+        """`refused`: index, message and hint of each refused event; the error has the first message and hint."""
         _, message, hint = refused[0]
         super().__init__(message, hint=hint)
         self.detail = [{"index": index, "message": said} for index, said, _ in refused]

@@ -41,7 +41,7 @@ LEGS: Final = {
     Measure.PEER_RECORDED: "peer_recorded",
     Measure.WHOLE: "whole",
 }
-"""The histograms of latencies, by their names in a report."""
+"""The measures of latencies, each with the name that it has in a report."""
 COUNTS: Final = {
     Measure.EXPECTED: "expected",
     Measure.PENDING: "pending",

@@ -74,7 +74,7 @@ class EventBuffer:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
 
-    def took(self, frame: Frame) -> bool:
+    def take_frame(self, frame: Frame) -> bool:
         if frame.flags in _EVENTS:
             self._events(read_events(frame.flags, frame.payload))
         elif not frame.flags:

@@ -17,8 +17,8 @@ MAX_HELLO: Final = 64 << 10
 class EventFeed(Protocol):
     """Interface: takes the frames of one subscription."""
 
-    def took(self, frame: Frame) -> bool:
-        """Receive a frame of the subscription; False if no further frames are wanted.
+    def take_frame(self, frame: Frame) -> bool:
+        """Receive a frame of the subscription. False ends its stream: it is over, or its buffer is full.
 
         Raises `BadFrame`, `BadMessage` and `BadLayout`.
         """
@@ -117,7 +117,7 @@ class EventStreamReader:
             for frame in self._reader.feed(data):
                 if self._feed is None:
                     self._begin(frame)
-                elif not self._feed.took(frame):
+                elif not self._feed.take_frame(frame):
                     self.stop()
                     return
         except ValueError as error:  # of a frame, a layout or a message

@@ -58,8 +58,7 @@ async def ask_drop(visit: Visit, params: dict[str, Any]) -> Question:
 
 
 def _named(ids: list[str]) -> str:
-    """Return a text for the dead letters with these numbers: how many they are and, if they are few, the numbers
-    themselves."""
+    """Return a text for dead letters: how many they are, and the ids of the first `_MOST_NAMED`."""
     names = ", ".join(ids[:_MOST_NAMED])
     return f"{counted(len(ids), 'dead letter')} ({names}{', …' if len(ids) > _MOST_NAMED else ''})"
 

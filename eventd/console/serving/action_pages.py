@@ -163,9 +163,9 @@ def _is_stated(question: Question, name: str, value: Any) -> bool:
 
 
 def _key_of(operation: str, visit: Visit, form: dict[str, Any], params: dict[str, Any]) -> str:
-    """Return the idempotency key of a form: the key from the page that contained the form, else a new one.
+    """Return the idempotency key of a form: a hash of the operation, its parameters, and the page's random value.
 
-    And the text in the key.
+    A form without that value gets a new key with each visit.
     """
     content = json.dumps([form.get("once") or visit.once, operation, params], sort_keys=True)
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()

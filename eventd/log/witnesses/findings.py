@@ -98,7 +98,7 @@ def read_findings(conn: Connection, topic_id: int, *, after: int = 0, limit: int
 
 
 def count_open(conn: Connection, topic_id: int) -> dict[str, int]:
-    """Return how many findings an operator has not confirmed yet, by kind."""
+    """Return for each of `OPEN_KINDS` how many findings no operator has confirmed; kinds without any are left out."""
     kinds = ", ".join("?" * len(OPEN_KINDS))
     sql = (
         f"SELECT kind, count(*) FROM history_findings WHERE topic_id = ? AND kind IN ({kinds})"

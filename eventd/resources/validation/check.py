@@ -52,7 +52,7 @@ _IGNORED_METADATA = (
     "selfLink",
 )
 _PART_HINT = "parts are created at run time by plugins; list them with routerctl dynamic list"
-_MAX_ANNOTATIONS = 256 * 1024
+_MAX_METADATA_TEXT = 256 * 1024
 MAX_OWN_VALUES = 10_000
 """Maximum number of values in one resource of this program's kinds."""
 
@@ -187,7 +187,8 @@ def _check_own_name(draft: Draft, word: str, value: str) -> Iterator[Problem]:
 
 
 def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Problem]:
-    """Yield the problems of `annotations` or `labels`: not a mapping, values that are not text, or too long."""
+    """Yield the problems of `annotations` or `labels`: not a mapping, values that are not text, or too much text in
+    all keys and values together."""
     node = metadata.get(member)
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return
@@ -198,8 +199,8 @@ def _check_texts(draft: Draft, metadata: Mapping, member: str) -> Iterator[Probl
         if node.text(key) is None:
             hint = "put it in quotes" if isinstance(node.get(key), Scalar) else ""
             yield draft.problem(("metadata", member, key), "must be text", hint)
-    if sum(len(key) + len(node.text(key) or "") for key in node.entries) > _MAX_ANNOTATIONS:
-        yield draft.problem(("metadata", member), f"is longer than {_MAX_ANNOTATIONS} characters")
+    if sum(len(key) + len(node.text(key) or "") for key in node.entries) > _MAX_METADATA_TEXT:
+        yield draft.problem(("metadata", member), f"is longer than {_MAX_METADATA_TEXT} characters")
 
 
 def _read_spec(draft: Draft, kind: Kind, problems: list[Problem]) -> Spec | None:

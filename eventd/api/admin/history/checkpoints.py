@@ -153,4 +153,7 @@ def _read_tile(conn: Connection, tree: Tree, address: TileAddress) -> bytes:
     try:
         return tile_reader(conn, tree.id)(address)[: address.width * HASH_SIZE]
     except MalformedHistory as error:
-        raise NotFound(f"{tree.origin}: {error.message} any more", hint="get it from the lake") from None
+        raise NotFound(
+            f"{tree.origin}: {error.message} any more",
+            hint="old tiles are deleted after a while; with a lake, prove the event from the lake",
+        ) from None
