@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventd.api.framework.route import Route
+from eventd.api.framework.route import BodyLimits, Route
 
 _GROUP: Final = "/api/v1/groups/{group}"
 
@@ -37,6 +37,38 @@ HISTORY_OPERATIONS: Final[dict[str, Route]] = {
         ("look",),
         "Prove that a tree begins with all leaves of a smaller one",
         "admin.history.checkpoints:show_consistency",
+    ),
+    "history.witnesses": Route(
+        "GET",
+        f"{_GROUP}/history/witnesses",
+        ("look",),
+        "Show who cosigns the trees of a group, what is held of the trees of others, and findings",
+        "admin.history.witnesses:show_witnesses",
+        withheld=("detail",),
+    ),
+    "history.finding": Route(
+        "GET",
+        f"{_GROUP}/history/findings/{{id}}",
+        ("read",),
+        "Show a finding about a tree, with the notes that it rests on",
+        "admin.history.witnesses:show_finding",
+    ),
+    "history.reset": Route(
+        "POST",
+        f"{_GROUP}/history/witnesses/{{node}}/reset",
+        ("admin",),
+        "Confirm the findings about a node, and forget its keys and what is held of its trees",
+        "admin.history.witnesses:reset",
+        BodyLimits(1 << 20, values=20_000),
+    ),
+    "history.rotate": Route(
+        "POST",
+        "/api/v1/history/rotate",
+        ("admin",),
+        "Replace the key that signs the trees of this node",
+        "admin.history.rotation:rotate",
+        BodyLimits(1 << 20, values=20_000),
+        outside=True,
     ),
     "history.tiles": Route(
         "GET",

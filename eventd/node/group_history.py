@@ -12,13 +12,13 @@ from eventd.egress.transport.transport import Transport
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import TreeOwner
 from eventd.net.address_rules import AddressRules
-from eventd.node.history_keys import NodeKeys, load_history_keys
 from eventd.node.sealing import Sealer, SealMetrics
 from eventd.resources.configuration import GroupConfig
 from eventd.runtime.supervisor import Supervisor
 from eventd.witnessing.answering import HistoryAnswers
 from eventd.witnessing.asking import HistoryAsker
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate, WitnessMetrics
+from eventd.witnessing.node_keys import NodeKeys, load_history_keys, stamp_of
 from eventd.witnessing.offering import Offers
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
@@ -105,19 +105,25 @@ class GroupHistory:
 
 
 class _Keys:
-    """The keys of this node in one group, read from their file when they are first needed."""
+    """The keys of this node in one group, read from their file when they are first needed, and when it has changed."""
 
     def __init__(self, config: Callable[[], GroupConfig], folder: Path, log: EventLog) -> None:
         self._config = config
         self._folder = folder
         self._log = log
-        self._loaded: NodeKeys | None = None
+        self._loaded: tuple[int, NodeKeys] | None = None
 
     async def read(self) -> GroupKeys:
         """Return the keys. Raises `SettingsError` if their file cannot be used."""
-        if self._loaded is None:
-            self._loaded = await asyncio.to_thread(load_history_keys, self._folder, self._log.chance)
-        config, keys = self._config(), self._loaded
+        keys = await asyncio.to_thread(self._load)
+        config = self._config()
         owner = TreeOwner(config.name, config.node_name, keys.log, keys.retired)
         name = witness_name(config.name, config.node_name)
         return GroupKeys(owner, NoteSigner(name, WITNESS_KEY, keys.witness))
+
+    def _load(self) -> NodeKeys:
+        stamp = stamp_of(self._folder)
+        if self._loaded is None or self._loaded[0] != stamp:
+            keys = load_history_keys(self._folder, self._log.chance)
+            self._loaded = stamp_of(self._folder), keys
+        return self._loaded[1]

@@ -53,13 +53,14 @@ class Sealer:
         tree = await database.read(find_open_tree, self._topic_id)
         if not kept and (tree is None or await database.write(close_tree, self._topic_id)):
             return
-        owner = (await self._witness.keys()).owner
+        owner = (await self._witness.keys()).owner  # also if nothing is to be sealed: their file may be unusable
         if tree is not None and owner.may_continue(tree, log.epoch) and not self._witness.gate.is_open:
             logger.info("history waits for a peer", extra={"group": owner.group, "origin": tree.origin})
             await self._witness.gate.wait()
         with log.watch((self._topic_id,), own=True) as watch:
             while True:
                 turn, begun = watch.turn, log.clock.monotonic()
+                owner = (await self._witness.keys()).owner  # after a rotation, another one
                 rest = await self._seal(owner, begun)
                 if not kept and rest is None and await database.write(close_tree, self._topic_id):
                     return

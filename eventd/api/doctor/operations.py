@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -24,11 +24,13 @@ from eventd.api.doctor.report import Check, CheckStatus, report
 from eventd.api.doctor.streams import check_streams
 from eventd.api.doctor.surface import check_surface
 from eventd.api.doctor.tracing import check_tracing
+from eventd.api.doctor.witnesses import check_witnesses, read_witness_state
 from eventd.api.framework.operations import Params, Services
 from eventd.groups.callback_history import count_losses
 from eventd.groups.callbacks import read_callback_statuses, read_callbacks
 from eventd.log.core.topic_row import find_topic
 from eventd.log.topics.topics import ROUTEMASTER
+from eventd.resources.configuration import GroupConfig
 from eventd.resources.stream_configuration import CacheSpec, StreamTenantConfig, stream_caches, stream_tenants
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
@@ -81,6 +83,11 @@ def _read_callbacks(conn: Connection, group: str, now: int) -> list[Check]:
     return [*check_callbacks(read_callback_statuses(conn, chosen, now), losses, now)]
 
 
+def _check_histories(conn: Connection, configs: Sequence[GroupConfig], now: int) -> list[Check]:
+    found = (read_witness_state(conn, config, now) for config in configs)
+    return [check for state in found if state is not None for check in check_witnesses(state)]
+
+
 async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, Any], list[Action]]:
     groups, now = await read_groups(services, params.group), services.clock.now()
     checks = [
@@ -93,6 +100,7 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     checks += check_local_socket(services.local_socket())
     checks += [] if params.group else check_tracing()
     checks += await services.database.read(_read_callbacks, params.group, now)
+    checks += await services.database.read(_check_histories, configs, now)
     if not params.group:
         if services.settings is not None and services.settings.routemaster_listen is not None:
             topic = await services.database.read(find_topic, ROUTEMASTER)

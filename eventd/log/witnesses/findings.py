@@ -97,6 +97,12 @@ def read_findings(conn: Connection, topic_id: int, *, after: int = 0, limit: int
     return [HistoryFinding(*row) for row in rows]
 
 
+def find_finding(conn: Connection, topic_id: int, finding_id: int) -> HistoryFinding | None:
+    """Return a finding of a group by its id."""
+    rows = fetch(conn, f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND id = ?", (topic_id, finding_id))
+    return HistoryFinding(*rows[0]) if rows else None
+
+
 def count_open(conn: Connection, topic_id: int) -> dict[str, int]:
     """Return for each of `OPEN_KINDS` how many findings no operator has confirmed; kinds without any are left out."""
     kinds = ", ".join("?" * len(OPEN_KINDS))

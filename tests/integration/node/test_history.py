@@ -6,10 +6,10 @@ import stat
 from pathlib import Path
 
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of
-from eventd.node.history_keys import KEY_FILE
 from eventd.node.sealing import SEAL_SECONDS
 from eventd.store.engine.database import Connection
 from eventd.testing import ManualClock, draft, until
+from eventd.witnessing.node_keys import KEY_FILE
 from tests.support import plain_history as plain
 from tests.support.declared import group
 from tests.support.sites import Site

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
+
 import pytest
 
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of
 from eventd.log.witnesses.findings import read_findings
 from eventd.log.witnesses.witnessed import WitnessedTree, read_of
-from eventd.node.history_keys import KEY_FILE
 from eventd.store.engine.database import Connection
+from eventd.store.engine.head_file import forget_head
 from eventd.testing import until
+from eventd.witnessing.node_keys import KEY_FILE
 from federation.history.entries import read_opening_entry
 from federation.history.notes import read_note
 from tests.integration.conftest import MakeSites
@@ -30,6 +33,15 @@ async def topic_of(site: Site) -> int:
 
 async def sealed(site: Site) -> tuple[Tree, StoredCheckpoint] | None:
     return await site.running.log.database.read(read_state, await topic_of(site))
+
+
+async def opened(site: Site) -> None:
+    """Wait until new events get leaves."""
+
+    async def is_open() -> bool:
+        return await site.running.log.database.read(find_open_tree, await topic_of(site)) is not None
+
+    await until(is_open, f"a tree of {site.name}")
 
 
 async def cosigned(site: Site, size: int) -> tuple[Tree, StoredCheckpoint]:
@@ -61,6 +73,8 @@ async def pair(sites: MakeSites) -> tuple[Site, Site]:
         await site.start()
     await a.join(b, **RECORD)
     await b.join(a, **RECORD)
+    await opened(a)
+    await opened(b)
     return a, b
 
 
@@ -87,9 +101,7 @@ async def test_a_node_on_an_older_copy_signs_nothing_in_its_tree_and_states_the_
     await cosigned(a, 4)
     await a.stop()
     a.restore(copy)
-    (a.file.parent / "eventd.db-head").unlink(missing_ok=True)
-    for other in a.file.parent.glob("eventd.db*head*"):
-        other.unlink()
+    forget_head(a.file)  # as on another machine: only the peer knows what was signed
     assert (a.file.parent / KEY_FILE).exists()
     await a.start()
 
@@ -117,6 +129,7 @@ async def test_a_peer_without_a_history_holds_nothing_up(sites: MakeSites) -> No
         await site.start()
     await b.join(a)
     await a.join(b, **RECORD)
+    await opened(a)
     await a.emit("e1")
     await b.holds("e1")
 
@@ -134,3 +147,46 @@ async def test_a_peer_without_a_history_holds_nothing_up(sites: MakeSites) -> No
         return state is not None and state[1].size == 3
 
     await until(is_continued, "the tree to be continued after a start")
+
+
+async def test_a_rotation_opens_a_tree_that_the_old_key_signed_and_peers_take_the_new_key_over(
+    pair: tuple[Site, Site],
+) -> None:
+    a, b = pair
+    await a.emit("e1")
+    tree, _ = await cosigned(a, 2)
+    answer = await a.ask("history.rotate")
+    assert (answer["groups"], answer["lost"]) == (["edge"], False)
+
+    async def is_taken_over() -> bool:
+        return len(await held(b, "a")) == 2
+
+    await until(is_taken_over, "the new tree to be cosigned")
+    newest = (await held(b, "a"))[0]
+    assert newest.origin != tree.origin
+    assert newest.key.public == b64decode(answer["key"])
+    shown = await b.ask("history.witnesses", group="edge")
+    [known] = [one for one in shown["keys"] if (one["node"], one["kind"]) == ("a", "log")]
+    assert (known["key"], known["refused"]) == (answer["key"], None)
+    assert await kinds(b) == []
+
+
+async def test_a_key_that_was_lost_is_refused_until_the_peer_resets_it(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    await a.emit("e1")
+    await cosigned(a, 2)
+    await a.ask("history.rotate", lost=True)
+
+    async def is_refused() -> bool:
+        shown = await a.ask("history.witnesses", group="edge")
+        return [one["state"] for one in shown["witnesses"]] == ["refused"]
+
+    await until(is_refused, "the new key to be refused")
+    shown = await b.ask("history.witnesses", group="edge")
+    assert [one["refused"] is not None for one in shown["keys"] if one["kind"] == "log"] == [True]
+    assert (await b.ask("history.reset", group="edge", node="a"))["trees"] == 1
+
+    async def is_cosigned() -> bool:
+        return [one.size for one in await held(b, "a")] == [1]
+
+    await until(is_cosigned, "the new tree to be cosigned")

@@ -1,4 +1,5 @@
 """Histories under /api/v1: shows the trees of groups, and hands out checkpoints, tiles and proofs.
 
-May import: api.framework, groups, log.core, log.history, resources, resources.kinds, store.engine, store.rows.
+May import: api.framework, groups, log.core, log.history, log.witnesses, resources, resources.kinds, runtime,
+    store.engine, store.rows, witnessing.
 """

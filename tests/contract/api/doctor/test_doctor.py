@@ -799,6 +799,7 @@ FILES = (
         "callbacks.py",
         "checks.py",
         "certificates.py",
+        "witnesses.py",
         "links.py",
         "lake.py",
         "local_socket.py",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from eventd.errors import SettingsError
-from eventd.node.history_keys import KEY_FILE, load_history_keys, rotate_log_key
 from eventd.runtime.chance import SYSTEM
+from eventd.witnessing.node_keys import KEY_FILE, load_history_keys, rotate_log_key
 
 ONE = b64encode(b"1" * 32).decode()
 

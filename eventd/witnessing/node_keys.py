@@ -51,6 +51,15 @@ def load_history_keys(folder: Path, chance: Chance) -> NodeKeys:
         raise _unusable(path, error) from None
 
 
+def stamp_of(folder: Path) -> int:
+    """Return a number that changes when the key file is replaced; 0 without one."""
+    try:
+        found = (folder / KEY_FILE).stat()
+    except OSError:
+        return 0
+    return hash((found.st_ino, found.st_mtime_ns))
+
+
 def rotate_log_key(folder: Path, chance: Chance, *, lost: bool) -> NodeKeys:
     """Replace the key of the trees by a new one, and return the keys; the replaced one signs the change unless `lost`.
 

@@ -1,0 +1,59 @@
+"""Rotation of the key that signs a node's trees."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.framework.operations import Params, Services
+from eventd.errors import Conflict, SettingsError, Unavailable
+from eventd.groups.lookup import read_group_topic
+from eventd.resources.configuration import effective
+from eventd.store.engine.database import Connection
+from eventd.store.rows.registry import read_resources
+from eventd.witnessing.node_keys import rotate_log_key
+from federation.history.forms import write_base64
+
+
+class RotateKey(Params):
+    """Whether the old key signs the change."""
+
+    lost: bool = Field(
+        default=False,
+        description="The old key is lost, or others have it: it does not sign the change, and each peer must confirm"
+        " the new one.",
+    )
+
+
+async def rotate(services: Services, params: RotateKey) -> dict[str, Any]:
+    """Replace the key of this node's trees by a new one: each group with a history opens a tree that is signed with
+    it."""
+    folder = _folder(services)
+    try:
+        keys = await asyncio.to_thread(rotate_log_key, folder, services.log.chance, lost=params.lost)
+    except SettingsError as error:
+        raise Conflict(error.message, hint=error.hint) from None
+    topics = await services.database.read(_read_topics)
+    for topic_id in topics.values():
+        services.log.wakeups.touch(topic_id)  # its tree is opened at once
+    public = keys.log.public_key().public_bytes_raw()
+    return {"key": write_base64(public), "lost": params.lost, "groups": sorted(topics)}
+
+
+def _folder(services: Services) -> Path:
+    """Return the folder of the key file. Raises Unavailable where only a running node knows it."""
+    path = services.database.path
+    if path is not None:
+        return path.parent
+    if services.settings is None:
+        raise Unavailable("the key file is in the data directory of the node, which does not run", hint="start it")
+    return services.settings.data_dir
+
+
+def _read_topics(conn: Connection) -> dict[str, int]:
+    """Return the topics of the groups that keep a history, by group."""
+    kept = [name for name, group in effective(read_resources(conn)).items() if group.keeps_history]
+    return {name: read_group_topic(conn, name).id for name in kept}

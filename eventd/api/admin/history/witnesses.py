@@ -1,0 +1,155 @@
+"""Witnesses of a group's trees, what is held of the trees of others, and findings about all of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import Field
+
+from eventd.api.framework.moments import show_time
+from eventd.api.framework.operations import Params, Services
+from eventd.errors import NotFound
+from eventd.groups.lookup import find_group, read_group_topic
+from eventd.log.history.trees import find_open_tree, read_checkpoint_of
+from eventd.log.witnesses.cosignatures import Witness, read_witness_ages, read_witnesses, reset_witness
+from eventd.log.witnesses.findings import FindingKind, HistoryFinding, confirm_findings, find_finding, read_findings
+from eventd.log.witnesses.keys import StoredKey, forget_keys, read_keys
+from eventd.log.witnesses.witnessed import WitnessedTree, forget_trees, read_witnessed
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection
+from federation.history.fork_file import ForkFile
+from federation.history.forms import write_base64
+from federation.history.notes import read_note
+
+
+class ShowWitnesses(Params):
+    """The group whose witnesses to show."""
+
+    group: str
+
+
+async def show_witnesses(services: Services, params: ShowWitnesses) -> dict[str, Any]:
+    """Return who cosigns the open tree, what is held of other nodes, their keys, and findings."""
+    return await services.database.read(_read_all, params.group, services.clock.now())
+
+
+def _read_all(conn: Connection, name: str, now: int) -> dict[str, Any]:
+    group = find_group(conn, name)
+    topic = read_group_topic(conn, group.name)
+    tree = find_open_tree(conn, topic.id)
+    last = None if tree is None else read_checkpoint_of(conn, tree.id)
+    ages = read_witness_ages(conn, topic.id, now)
+    witnesses = [] if tree is None else read_witnesses(conn, tree.id)
+    return {
+        "group": group.name,
+        "node": group.node_name,
+        "origin": None if tree is None else tree.origin,
+        "size": 0 if last is None else last.size,
+        "witnesses": [_show_witness(one, ages.get(one.peer, 0)) for one in witnesses],
+        "held": [_show_held(one) for one in read_witnessed(conn, topic.id)],
+        "keys": [_show_key(one) for one in read_keys(conn, topic.id)],
+        "findings": [_show_finding(one) for one in read_findings(conn, topic.id)],
+    }
+
+
+def _show_witness(one: Witness, age: int) -> dict[str, Any]:
+    return {
+        "peer": one.peer,
+        "size": one.size,
+        "cosignedAt": None if one.cosigned_at is None else show_time(one.cosigned_at),
+        "ageSeconds": round(age / SECOND, 3),
+        "state": one.state or ("cosigned" if one.cosigned_at is not None else "asked"),
+        "detail": one.detail,
+    }
+
+
+def _show_held(one: WitnessedTree) -> dict[str, Any]:
+    return {
+        "node": one.node,
+        "origin": one.origin,
+        "key": one.log_key,
+        "size": one.size,
+        "root": write_base64(one.root),
+        "note": one.note,
+        "openedAt": show_time(one.opened_at),
+        "witnessedAt": show_time(one.witnessed_at),
+    }
+
+
+def _show_key(one: StoredKey) -> dict[str, Any]:
+    return {
+        "node": one.node,
+        "kind": one.kind,
+        "key": write_base64(one.key),
+        "source": one.source,
+        "learnedAt": show_time(one.learned_at),
+        "refused": None if one.refused is None else write_base64(one.refused),
+        "refusedAt": None if one.refused_at is None else show_time(one.refused_at),
+    }
+
+
+def _show_finding(one: HistoryFinding) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "node": one.node,
+        "origin": one.origin,
+        "size": one.size,
+        "otherSize": one.other_size,
+        "detail": one.detail,
+        "foundAt": show_time(one.found_at),
+        "confirmedAt": None if one.confirmed_at is None else show_time(one.confirmed_at),
+    }
+
+
+class ShowFinding(Params):
+    """A finding of a group."""
+
+    group: str
+    id: int = Field(ge=1, description="The id of the finding.")
+
+
+async def show_finding(services: Services, params: ShowFinding) -> dict[str, Any]:
+    """Return a finding with its two notes, and for a fork the file that shows it to others."""
+    return await services.database.read(_read_finding, params)
+
+
+def _read_finding(conn: Connection, params: ShowFinding) -> dict[str, Any]:
+    topic = read_group_topic(conn, find_group(conn, params.group).name)
+    found = find_finding(conn, topic.id, params.id)
+    if found is None:
+        raise NotFound(f"group {params.group} has no finding {params.id}", hint="list them: routerctl log witnesses")
+    is_fork = found.kind == FindingKind.FORK and found.note.startswith("eventd/") and "\n" in found.other_note
+    file = ForkFile((read_note(found.note.encode()), read_note(found.other_note.encode()))) if is_fork else None
+    return {
+        **_show_finding(found),
+        "note": found.note,
+        "otherNote": found.other_note,
+        "file": None if file is None else json.loads(file.encode()),
+    }
+
+
+class ResetWitness(Params):
+    """The node to reset."""
+
+    group: str
+    node: str = Field(description="The node name of the peer.")
+
+
+async def reset(services: Services, params: ResetWitness) -> dict[str, Any]:
+    """Confirm the findings about a node, and forget what is known of it: its trees, its keys, and what it holds."""
+    return await services.database.write(_reset, params, services.clock.now())
+
+
+def _reset(conn: Connection, params: ResetWitness, now: int) -> dict[str, Any]:
+    topic = read_group_topic(conn, find_group(conn, params.group).name)
+    findings = confirm_findings(conn, topic.id, params.node, now)
+    return {
+        "group": params.group,
+        "node": params.node,
+        "findings": findings,
+        "trees": forget_trees(conn, topic.id, params.node, now),
+        "keys": forget_keys(conn, topic.id, params.node),
+        "witness": reset_witness(conn, topic.id, params.node),
+    }

@@ -1,0 +1,152 @@
+"""Checks the witnesses of histories: who cosigns, which keys are known, and findings that are not confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eventd.api.doctor.report import Check, CheckStatus
+from eventd.log.core.topic_row import find_topic
+from eventd.log.history.trees import find_open_tree
+from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
+from eventd.log.witnesses.findings import OPEN_KINDS, FindingKind, HistoryFinding, read_findings
+from eventd.log.witnesses.keys import StoredKey, read_keys
+from eventd.log.witnesses.witnessed import read_witnessed
+from eventd.resources.configuration import GroupConfig, topic_of
+from eventd.store.engine.database import Connection
+from eventd.text.duration import HOUR, format_duration
+from federation.history.witnessing import KeySource
+
+NOT_COSIGNED = HOUR
+"""From this age of what a peer has not cosigned, in microseconds, it is reported."""
+MOST_SHOWN = 5
+"""How many findings of a group are listed."""
+_CODES = {
+    FindingKind.FORK: "history-fork",
+    FindingKind.ROLLED_BACK: "history-rolled-back",
+    FindingKind.OLDER_COPY: "history-older-copy",
+    FindingKind.UNPROVEN: "history-unproven",
+}
+_RESET = "routerctl log witnesses reset {node} --group {group}"
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessState:
+    """What is known of a group's witnesses. `ages`: for how many microseconds each peer has not cosigned."""
+
+    group: str
+    witnesses: list[Witness]
+    ages: dict[str, int]
+    keys: list[StoredKey]
+    held_nodes: list[str]
+    findings: list[HistoryFinding]
+
+
+def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> WitnessState | None:
+    """Return what is known of the witnesses of a group; None if it keeps no history."""
+    topic = find_topic(conn, topic_of(group.name)) if group.keeps_history else None
+    if topic is None:
+        return None
+    tree = find_open_tree(conn, topic.id)
+    return WitnessState(
+        group.name,
+        [] if tree is None else read_witnesses(conn, tree.id),
+        read_witness_ages(conn, topic.id, now),
+        read_keys(conn, topic.id),
+        sorted({one.node for one in read_witnessed(conn, topic.id)}),
+        [one for one in read_findings(conn, topic.id) if one.confirmed_at is None and one.kind in OPEN_KINDS],
+    )
+
+
+def check_witnesses(state: WitnessState) -> Iterator[Check]:
+    """Yield the checks of a group's witnesses that have something to say."""
+    for witness in state.witnesses:
+        yield from _check_witness(state, witness)
+    for key in state.keys:
+        if key.refused is not None:
+            yield Check(
+                f"{state.group}/{key.node} history key",
+                CheckStatus.FAIL,
+                "history-key-changed",
+                f"{key.node} shows another {key.kind} key, {key.refused.hex()}, than the known one, {key.key.hex()}"
+                f" ({key.source}), which has not signed the change",
+                "ask the operator of the node; if the new key is right, pin it in spec.history.keys of the EventGroup,"
+                f" or: {_RESET.format(node=key.node, group=state.group)}",
+                group=state.group,
+                peer=key.node,
+            )
+    yield from _check_findings(state)
+    yield from _note_weak(state)
+
+
+def _check_witness(state: WitnessState, witness: Witness) -> Iterator[Check]:
+    name = f"{state.group}/{witness.peer} witness"
+    if witness.state == STALE:
+        yield Check(
+            name,
+            CheckStatus.WARN,
+            "history-stale",
+            f"nothing connects the {witness.size} leaves that the peer holds with the tree any more: {witness.detail}",
+            "at the peer, run `routerctl log witnesses reset` for this node",
+            group=state.group,
+            peer=witness.peer,
+        )
+    elif witness.state == REFUSED:
+        yield Check(
+            name,
+            CheckStatus.WARN,
+            "history-refused",
+            f"the peer does not cosign: {witness.detail}",
+            "see what doctor and `routerctl log witnesses` say at the peer",
+            group=state.group,
+            peer=witness.peer,
+        )
+    elif state.ages.get(witness.peer, 0) >= NOT_COSIGNED:
+        age = format_duration(state.ages[witness.peer])
+        yield Check(
+            name,
+            CheckStatus.WARN,
+            "history-not-cosigned",
+            f"for {age}, the peer has not cosigned what was signed",
+            "see the link to the peer, and the metric history_cosignatures_total",
+            group=state.group,
+            peer=witness.peer,
+        )
+
+
+def _check_findings(state: WitnessState) -> Iterator[Check]:
+    for one in state.findings[-MOST_SHOWN:]:
+        yield Check(
+            f"{state.group}/{one.node} history",
+            CheckStatus.FAIL if one.kind == FindingKind.FORK else CheckStatus.WARN,
+            _CODES[FindingKind(one.kind)],
+            f"finding {one.id}: {one.detail}",
+            f"ask the operator of {one.node}; then confirm it: {_RESET.format(node=one.node, group=state.group)}",
+            group=state.group,
+            peer=one.node,
+        )
+
+
+def _note_weak(state: WitnessState) -> Iterator[Check]:
+    """Yield what weakens the proofs, and is no fault."""
+    shared = sorted({key.node for key in state.keys if key.source == KeySource.SHARED})
+    if shared:
+        yield Check(
+            f"{state.group} history keys",
+            CheckStatus.PASS,
+            "history-keys-shared",
+            f"known only from messages that any holder of a shared secret can sign: {', '.join(shared)}; pin them in"
+            " spec.history.keys",
+            group=state.group,
+        )
+    peers = {one.peer for one in state.witnesses if one.cosigned_at is not None}
+    alone = [node for node in state.held_nodes if not peers - {node}]
+    if alone:
+        yield Check(
+            f"{state.group} split views",
+            CheckStatus.PASS,
+            "history-split-view",
+            f"no third node compares with this one what it holds of {', '.join(alone)}: a node could show each of them"
+            " another history",
+            group=state.group,
+        )

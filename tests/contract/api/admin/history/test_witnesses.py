@@ -1,0 +1,68 @@
+"""What the API shows of witnesses, and what a reset and a rotation change."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eventd.errors import NotFound
+from eventd.log.core.eventlog import EventLog
+from eventd.log.witnesses.cosignatures import note_witness_state
+from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.testing import NOW, ManualClock
+from federation.history.fork_file import check_fork
+from federation.history.witnessing import KeySource, Offer
+from tests.support.group_ledger import GroupLedger
+from tests.support.growing_tree import GrowingTree
+from tests.support.histories import OWNER, signed, start
+
+
+@pytest.fixture
+async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
+    """Group g of node b, which keeps a history and has cosigned a tree of node a."""
+    found = GroupLedger(log, clock)
+    await found.declare(spec="history: {mode: record}")
+    return found
+
+
+async def offer(books: GroupLedger, offer: Offer) -> None:
+    offered = OfferFrom(await books.log.topic("group:g"), "g", "a", KeySource.SHARED, {}, ("a",), offer)
+    await books.log.database.write(decide, offered, NOW)
+
+
+async def test_held_trees_keys_and_findings_are_shown(books: GroupLedger) -> None:
+    honest, forked = GrowingTree().grow("x"), GrowingTree().grow("y")
+    await offer(books, honest.offer())
+    await offer(books, forked.offer(1))
+    topic, tree = await start(books.log, OWNER)
+    await signed(books.log, topic, OWNER)
+    await books.log.database.write(note_witness_state, tree.id, "c", "refused", "key_changed: …", NOW)
+    shown = await books.call("history.witnesses", group="g")
+    [held], [key], [finding], [witness] = (shown[part] for part in ("held", "keys", "findings", "witnesses"))
+    assert (held["node"], held["size"], held["origin"]) == ("a", 2, str(honest.origin))
+    assert (key["node"], key["kind"], key["source"], key["refused"]) == ("a", "log", "shared", None)
+    assert (finding["kind"], finding["size"], finding["otherSize"], finding["confirmedAt"]) == ("fork", 2, 2, None)
+    assert (witness["peer"], witness["state"], witness["detail"]) == ("c", "refused", "key_changed: …")
+    one = await books.call("history.finding", group="g", id=finding["id"])
+    proven = check_fork(json.dumps(one["file"]).encode(), [honest.signer.key])
+    assert proven.first.root != proven.second.root
+    with pytest.raises(NotFound, match="no finding 99"):
+        await books.call("history.finding", group="g", id=99)
+
+
+async def test_a_reset_confirms_findings_and_forgets_trees_and_keys(books: GroupLedger) -> None:
+    await offer(books, GrowingTree().grow("x").offer())
+    await offer(books, GrowingTree().grow("y").offer(1))
+    assert await books.call("history.reset", group="g", node="a") == {
+        "group": "g",
+        "node": "a",
+        "findings": 1,
+        "trees": 1,
+        "keys": 1,
+        "witness": 0,
+    }
+    shown = await books.call("history.witnesses", group="g")
+    assert (shown["held"], shown["keys"]) == ([], [])
+    assert [one["kind"] for one in shown["findings"]] == ["fork", "reset"]
+    assert shown["findings"][0]["confirmedAt"]

@@ -1,0 +1,230 @@
+"""Offers to a peer that answers honestly, wrongly, or not at all: what is kept, counted, and asked next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.history.trees import read_checkpoint_of
+from eventd.log.witnesses.cosignatures import Witness, find_witness
+from eventd.log.witnesses.keys import read_keys
+from eventd.resources.configuration import GroupConfig, group_of
+from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.witnessing.asking import OLDER, REFUSED, UNREACHABLE, HistoryUntold
+from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
+from eventd.witnessing.offering import OLDER_SECONDS, Offering
+from federation.history.cosignatures import cosign
+from federation.history.exchange import HistoryQuestion, KeysAnswer, KeysQuestion, WitnessAnswer, WitnessQuestion
+from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, read_note
+from federation.history.witnessing import KeySource, witness_name
+from federation.wire import ErrorAnswer
+from tests.support.histories import OWNER, emit, signed, start
+
+PRIVATE, OTHER = (Ed25519PrivateKey.from_private_bytes(letter * 32) for letter in (b"7", b"8"))
+WITNESS = NoteSigner(witness_name("g", "b"), WITNESS_KEY, PRIVATE)
+KEYS = KeysAnswer(witness_key=WITNESS.key.text())
+
+
+class Counted:
+    """The metrics of a witness."""
+
+    def __init__(self) -> None:
+        self.results: Counter[str] = Counter()
+        self.found: Counter[str] = Counter()
+
+    def history_cosigned(self, group: str, peer: str, result: str) -> None:
+        self.results[result] += 1
+
+    def history_found(self, group: str, kind: str) -> None:
+        self.found[kind] += 1
+
+
+@dataclass
+class ScriptedPeer:
+    """A peer whose answers are given: it stands for `HistoryAsker`."""
+
+    keys: KeysAnswer | HistoryUntold = KEYS
+    witness: Callable[[WitnessQuestion], WitnessAnswer | HistoryUntold] = lambda asked: cosigned(asked)
+    asked: list[HistoryQuestion] = field(default_factory=list)
+
+    async def ask(self, _group: Any, _peer: Any, question: HistoryQuestion, _kind: Any) -> tuple[Any, KeySource]:
+        self.asked.append(question)
+        answer = self.keys if isinstance(question, KeysQuestion) else None
+        if isinstance(question, WitnessQuestion):
+            answer = self.witness(question)  # type: ignore[assignment]
+        if isinstance(answer, HistoryUntold):
+            raise answer
+        return answer, KeySource.SHARED
+
+
+def cosigned(asked: WitnessQuestion, signer: NoteSigner = WITNESS, text: str = "") -> WitnessAnswer:
+    return WitnessAnswer(cosignature=cosign(text or read_note(asked.note.encode()).text, signer, 1000).line())
+
+
+def config() -> GroupConfig:
+    return group_of("g", EventGroupSpec.model_validate({"nodeName": "site-a", "history": {"mode": "record"}}))
+
+
+class Offered:
+    """A node with a sealed tree, and its offers to the peer b."""
+
+    def __init__(self, log: EventLog, topic: int, tree: int, peer: ScriptedPeer) -> None:
+        self.log, self.topic, self.tree, self.peer = log, topic, tree, peer
+        self.metrics, self.gate = Counted(), SigningGate()
+        witness = GroupWitness(config, topic, log, self.keys, self.metrics, self.gate)
+
+        class Peer:
+            node_name = "b"
+
+        self.offering = Offering(witness, Peer(), peer)  # type: ignore[arg-type]
+
+    async def keys(self) -> GroupKeys:
+        return GroupKeys(OWNER, NoteSigner(witness_name("g", "site-a"), WITNESS_KEY, OTHER))
+
+    async def step(self) -> float | None:
+        return await self.offering._step()
+
+    async def signers(self) -> list[str]:
+        last = await self.log.database.read(read_checkpoint_of, self.tree)
+        assert last is not None
+        return [one.name for one in read_note(last.note.encode()).signatures]
+
+    async def witness(self) -> Witness | None:
+        return await self.log.database.read(find_witness, self.tree, "b")
+
+
+@pytest.fixture
+def peer() -> ScriptedPeer:
+    return ScriptedPeer()
+
+
+@pytest.fixture
+async def offered(log: EventLog, peer: ScriptedPeer) -> Offered:
+    topic, tree = await start(log)
+    await emit(log, topic, "x")
+    await signed(log, topic)
+    return Offered(log, topic, tree.id, peer)
+
+
+async def test_a_cosignature_is_kept_and_the_tree_is_not_offered_again_before_it_grows(
+    offered: Offered, peer: ScriptedPeer, log: EventLog
+) -> None:
+    assert await offered.step() is None
+    assert (await offered.signers())[1:] == [WITNESS.name]
+    assert await offered.step() is None
+    assert [type(one).__name__ for one in peer.asked] == ["KeysQuestion", "WitnessQuestion"]
+    await emit(log, offered.topic, "y")
+    await signed(log, offered.topic)
+    await offered.step()
+    last = peer.asked[-1]
+    assert isinstance(last, WitnessQuestion)
+    assert (last.old, last.opening) == (2, None)
+    assert offered.metrics.results == {"cosigned": 2}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda asked: cosigned(asked, NoteSigner(WITNESS.name, WITNESS_KEY, OTHER)),
+        lambda asked: cosigned(asked, text="eventd/g/site-a/another\n1\n\n"),
+        lambda asked: cosigned(asked, NoteSigner("eventd/g/c/witness", WITNESS_KEY, PRIVATE)),
+        lambda _asked: WitnessAnswer(cosignature="— x nonsense\n"),
+        lambda asked: WitnessAnswer(cosignature=2 * cosigned(asked).cosignature),
+    ],
+    ids=["another-key", "of-another-note", "another-name", "malformed", "two-lines"],
+)
+async def test_a_wrong_cosignature_is_not_kept(
+    offered: Offered, peer: ScriptedPeer, answer: Callable[[WitnessQuestion], WitnessAnswer]
+) -> None:
+    peer.witness = answer
+    assert await offered.step() == 2.0
+    assert len(await offered.signers()) == 1
+    assert offered.metrics.results == {"invalid": 1}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [NoteSigner(WITNESS.name, LOG_KEY, PRIVATE), NoteSigner("eventd/g/c/witness", WITNESS_KEY, PRIVATE)],
+    ids=["a-log-key", "of-another-node"],
+)
+async def test_what_is_not_a_witness_key_of_the_peer_is_not_learned(
+    offered: Offered, peer: ScriptedPeer, key: NoteSigner
+) -> None:
+    peer.keys = KeysAnswer(witness_key=key.key.text())
+    await offered.step()
+    assert offered.metrics.results == {"invalid": 1}
+    assert await offered.log.database.read(read_keys, offered.topic) == []
+
+
+async def test_another_witness_key_than_the_known_one_is_refused_and_shown(
+    offered: Offered, peer: ScriptedPeer
+) -> None:
+    await offered.step()
+    peer.keys = KeysAnswer(witness_key=NoteSigner(WITNESS.name, WITNESS_KEY, OTHER).key.text())
+    offered.offering._key = None
+    await offered.step()
+    assert offered.metrics.results == {"cosigned": 1, "key_changed": 1}
+    [stored] = await offered.log.database.read(read_keys, offered.topic)
+    assert stored.key == WITNESS.key.public
+    assert stored.refused == OTHER.public_key().public_bytes_raw()
+
+
+async def test_a_peer_that_holds_another_size_is_offered_the_tree_from_there(
+    offered: Offered, peer: ScriptedPeer, log: EventLog
+) -> None:
+    first = await log.database.read(read_checkpoint_of, offered.tree)
+    assert first is not None
+    await emit(log, offered.topic, "y")
+    await signed(log, offered.topic)
+    conflict = HistoryUntold(REFUSED, ErrorAnswer(code="conflict", message="2 are held", note=first.note))
+    peer.witness = lambda asked: conflict if asked.old != 2 else cosigned(asked)
+    assert await offered.step() == 1.0
+    assert await offered.step() is None
+    assert [one.old for one in peer.asked if isinstance(one, WitnessQuestion)] == [0, 2]
+    assert offered.metrics.results == {"conflict": 1, "cosigned": 1}
+
+
+async def test_a_peer_that_has_forgotten_the_tree_is_offered_its_opening_entry(
+    offered: Offered, peer: ScriptedPeer, log: EventLog
+) -> None:
+    await offered.step()
+    await emit(log, offered.topic, "y")
+    await signed(log, offered.topic)
+    nothing = HistoryUntold(REFUSED, ErrorAnswer(code="conflict", message="nothing is held"))
+    peer.witness = lambda asked: nothing if asked.old else cosigned(asked)
+    assert await offered.step() == 1.0
+    assert await offered.step() is None
+    assert offered.metrics.results == {"cosigned": 2, "conflict": 1}
+
+
+async def test_a_refusal_is_shown_with_its_reason(offered: Offered, peer: ScriptedPeer) -> None:
+    peer.witness = lambda _asked: HistoryUntold(REFUSED, ErrorAnswer(code="key_changed", message="another key"))
+    assert await offered.step() == 2.0
+    found = await offered.witness()
+    assert found is not None
+    assert (found.state, found.detail) == ("refused", "key_changed: another key")
+
+
+async def test_a_peer_whose_program_is_older_is_left_alone_and_holds_nothing_up(
+    offered: Offered, peer: ScriptedPeer
+) -> None:
+    peer.keys = HistoryUntold(OLDER)
+    assert await offered.step() == OLDER_SECONDS
+    assert offered.gate.is_open
+    assert offered.metrics.results == {"older": 1}
+
+
+async def test_a_peer_that_is_down_holds_up_signing_until_it_answers(offered: Offered, peer: ScriptedPeer) -> None:
+    peer.keys = HistoryUntold(UNREACHABLE)
+    offered.gate.consider(["b"])
+    assert [await offered.step() for _ in range(8)] == [2, 4, 8, 16, 32, 60, 60, 60]
+    assert not offered.gate.is_open
+    peer.keys = KEYS
+    await offered.step()
+    assert offered.gate.is_open

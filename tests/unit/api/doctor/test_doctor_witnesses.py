@@ -1,0 +1,75 @@
+"""What doctor says of the witnesses of histories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eventd.api.doctor.witnesses import NOT_COSIGNED, WitnessState, check_witnesses
+from eventd.log.witnesses.cosignatures import Witness
+from eventd.log.witnesses.findings import HistoryFinding
+from eventd.log.witnesses.keys import StoredKey
+
+FINE = WitnessState(
+    "edge",
+    [Witness(1, peer, 9, 5, "", "", 5) for peer in ("b", "c")],
+    {"b": 0, "c": 0},
+    [StoredKey("b", kind, b"1" * 32, "owned", None, 1, None, None) for kind in ("log", "witness")],
+    ["b", "c"],
+    [],
+)
+
+
+def said(facts: WitnessState) -> list[tuple[str, str, str]]:
+    return [(check.code, check.status.value, check.peer) for check in check_witnesses(facts)]
+
+
+def test_witnesses_in_order_are_not_mentioned() -> None:
+    assert said(FINE) == []
+
+
+def test_a_peer_that_has_not_cosigned_for_an_hour_is_named() -> None:
+    assert said(replace(FINE, ages={"b": NOT_COSIGNED - 1, "c": NOT_COSIGNED})) == [
+        ("history-not-cosigned", "warn", "c")
+    ]
+
+
+def test_stale_and_refusing_witnesses_are_named_with_the_reason() -> None:
+    witnesses = [
+        Witness(1, "b", 9, 5, "stale", "tile/0/000 is not stored", 5),
+        Witness(1, "c", 0, 4, "refused", "no", 5),
+    ]
+    facts = replace(FINE, witnesses=witnesses)
+    assert said(facts) == [("history-stale", "warn", "b"), ("history-refused", "warn", "c")]
+    first, _ = check_witnesses(facts)
+    assert "9 leaves" in first.detail
+    assert "tile/0/000 is not stored" in first.detail
+
+
+def test_a_changed_key_fails_with_both_keys_and_the_next_step() -> None:
+    key = StoredKey("b", "log", b"1" * 32, "owned", None, 1, b"2" * 32, 3)
+    facts = replace(FINE, keys=[key])
+    assert said(facts) == [("history-key-changed", "fail", "b")]
+    [check] = check_witnesses(facts)
+    assert (b"1" * 32).hex() in check.detail
+    assert (b"2" * 32).hex() in check.detail
+    assert "routerctl log witnesses reset b --group edge" in check.remedy
+
+
+def test_findings_stay_until_they_are_confirmed() -> None:
+    def finding(kind: str) -> HistoryFinding:
+        return HistoryFinding(7, "o", "b", kind, 3, 3, "", "", "two roots", 1, None)
+
+    facts = replace(FINE, findings=[finding("fork"), finding("rolled_back")])
+    assert said(facts) == [("history-fork", "fail", "b"), ("history-rolled-back", "warn", "b")]
+
+
+def test_weak_keys_and_a_lack_of_third_nodes_are_no_faults() -> None:
+    shared = [replace_source(key) for key in FINE.keys]
+    facts = replace(FINE, keys=shared, witnesses=FINE.witnesses[:1])
+    assert said(facts) == [("history-keys-shared", "pass", ""), ("history-split-view", "pass", "")]
+    _, alone = check_witnesses(facts)
+    assert "of b:" in alone.detail
+
+
+def replace_source(key: StoredKey) -> StoredKey:
+    return key._replace(source="shared")
