@@ -21,6 +21,7 @@ from eventd.text.size import MIB
 
 if TYPE_CHECKING:
     from eventd.audit.engine.request import AuditRequest
+    from federation.history.notes import NoteKey
 
 
 def checked_by(check: Callable[[Any], object]) -> Callable[[Any], Any]:
@@ -61,6 +62,36 @@ def _check_master(master: str) -> None:
     from eventd.audit.spark.masters import check_form
 
     check_form(master)
+
+
+def _check_sample(text: str) -> None:
+    _read_sample(text)
+
+
+def _read_sample(text: str) -> float:
+    """Return the percentage in `sample=PERCENT`. Raises Invalid."""
+    name, _, share = text.partition("=")
+    try:
+        percent = float(share)
+    except ValueError:
+        percent = -1.0
+    if name != "sample" or not 0 <= percent <= 100:
+        raise Invalid(f"--history is {text!r}", hint="write sample=25 for a quarter of all tiles; without it, all")
+    return percent
+
+
+def _read_policy(file: Path) -> tuple[NoteKey, ...]:
+    """Return the keys of trees in a policy. Raises Invalid."""
+    from eventd.runtime.regular_files import NotRegular, read_regular
+    from federation.errors import HistoryError
+    from federation.history.policy import MAX_POLICY, read_policy
+
+    try:
+        return read_policy(read_regular(file, MAX_POLICY + 1).content.decode(errors="replace")).logs
+    except (OSError, NotRegular) as error:
+        raise Invalid(f"the policy {file} cannot be read: {error}") from None
+    except HistoryError as error:
+        raise Invalid(f"{file}: {error}", hint="`routerctl log keys` prints a policy") from None
 
 
 def check_time(text: str) -> None:
@@ -144,6 +175,23 @@ WithoutLedgersOption = Annotated[
         " unproven if others have events or batches from the node.",
     ),
 ]
+HistoryOption = Annotated[
+    str,
+    typer.Option(
+        "--history",
+        metavar="sample=PERCENT",
+        help="Compute only this share of the tiles of trees from rows; the shipped hashes count for the others.",
+        callback=checked_by(_check_sample),
+    ),
+]
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy",
+        metavar="FILE",
+        help="File with the keys of trees that you trust, as `routerctl log keys` prints it.",
+    ),
+]
 SignOption = Annotated[
     Path | None,
     typer.Option("--sign", metavar="KEY", help="Sign the report with the Ed25519 private key in this PEM file."),
@@ -195,6 +243,8 @@ class AuditOptions:
     sign: SignOption = None
     time_zone: TimeZoneOption = "UTC"
     without_ledgers: WithoutLedgersOption = None
+    history: HistoryOption = ""
+    policy: PolicyOption = None
 
 
 def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
@@ -228,6 +278,8 @@ def request_of(options: AuditOptions, out: str, **own: Any) -> AuditRequest:
         count_acknowledged=options.count_acknowledged,
         time_zone=options.time_zone,
         without_ledgers=tuple(sorted({*(options.without_ledgers or ())})),
+        history=_read_sample(options.history) if options.history else 100.0,
+        policy=None if options.policy is None else _read_policy(options.policy),
         signing_key=read_signing_key(options.sign) if options.sign is not None else None,
         **own,
     )
