@@ -14,6 +14,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
 from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.log.cursors.holding import DISABLED_BY
+from eventd.log.history.trees import all_tile_bytes
 from eventd.log.witnesses.cosignatures import read_witness_ages
 from eventd.node.attempt import attempt
 from eventd.node.surface_gauges import read_surface
@@ -77,6 +78,8 @@ class Gauges:
                 self._metrics.link(
                     group.name, peer, state=str(link.state), lag_events=link.backlog.events, lag_seconds=lag
                 )
+            if size := await self._log.database.read(all_tile_bytes, topic.id):
+                self._metrics.history_tiles(group.name, size)
             ages = await self._log.database.read(read_witness_ages, topic.id, now)
             self._metrics.history_witnessed(group.name, {peer: _seconds(age) for peer, age in ages.items()})
             for one in await self._log.database.read(_read_subscriptions, group.name, now):

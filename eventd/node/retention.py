@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from eventd.errors import NotFound
+from eventd.groups.lookup import read_group_topic
 from eventd.groups.retention import apply_retention
 from eventd.ingress.batch import MOST_UNDECLARED
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.losses import join_oldest, read_crowded
 from eventd.log.core.topic_row import read_topic
+from eventd.log.history.pruning import TileLimits, delete_tiles, find_surplus
 from eventd.log.history.trees import delete_checkpoints, read_surplus_checkpoints
 from eventd.log.retention.evict import CHUNK, RowRetention, delete_old_rows, delete_selections, read_unused_selections
 from eventd.log.routemaster.tokens import DeleteExpiredTokens, read_expired
@@ -102,12 +104,21 @@ class Retention:
             await self._log.database.write(delete_marks, unused_marks)
         while surplus := await self._log.database.read(read_surplus_checkpoints, clock.now(), CHUNK):
             await self._log.database.write(delete_checkpoints, surplus)
+        for group in declared:
+            await self._prune_tiles(group)
         await self._log.database.write(delete_ended_sessions, clock.now(), clock.now() - IDLE)
         if await self._log.database.read(has_passed):
             await self._log.database.write(_drop_passed)
         await self._delete_tokens()
         for group in declared:
             await self._delete_undeclared_links(group)
+
+    async def _prune_tiles(self, group: GroupConfig) -> None:
+        """Delete the oldest hashes of a group's history that are over its limits."""
+        limits = TileLimits(group.history_max_bytes, group.retention.max_age)
+        topic_id = (await self._log.database.read(read_group_topic, group.name)).id
+        while surplus := await self._log.database.read(find_surplus, topic_id, limits, self._log.clock.now()):
+            await self._log.database.write(delete_tiles, surplus)
 
     async def _delete_tokens(self) -> None:
         """Delete expired tokens.

@@ -174,6 +174,7 @@ class Metrics:
         self._history_lag = self._gauge(
             "history_seal_lag_seconds", "How long the first record of the last checkpoint had waited for it.", "group"
         )
+        self._history_tiles = self._gauge("history_tile_bytes", "Bytes of the hashes of a group's trees.", "group")
         self._history_cosignatures = self._counter(
             "history_cosignatures_total",
             "Answers of peers to offered checkpoints: cosigned, or why not.",
@@ -376,6 +377,10 @@ class Metrics:
         """Set the size of a group's tree, and how long its last checkpoint took to come (seconds)."""
         self._history_size.labels(group).set(size)
         self._history_lag.labels(group).set(lag)
+
+    def history_tiles(self, group: str, size: int) -> None:
+        """Set the bytes of the hashes of a group's trees."""
+        self._history_tiles.labels(group).set(size)
 
     def history_cosigned(self, group: str, peer: str, result: str) -> None:
         """Count the answer of a peer to an offered checkpoint."""

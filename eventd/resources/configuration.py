@@ -122,7 +122,8 @@ class GroupConfig:
 
     `replay_window` in microseconds; `secret_file` is empty if there is none. `listen` is None if this node only sends.
     `peers` are by the name of their EventPeer. `shares_links`: whether members that ask get the state of its links.
-    `keeps_history`: whether this node keeps a Merkle tree of what it admits, and signs checkpoints of it.
+    `keeps_history`: whether this node keeps a Merkle tree of what it admits, and signs checkpoints of it. The hashes of
+    events in it take up to `history_max_bytes`.
     """
 
     name: str
@@ -137,6 +138,7 @@ class GroupConfig:
     peers: Mapping[str, PeerConfig] = field(default_factory=dict)
     shares_links: bool = True
     keeps_history: bool = False
+    history_max_bytes: int = 1 << 30
     history_pins: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
     """The declared keys of the histories of other nodes, by node and kind (`log`, `witness`)."""
 
@@ -261,6 +263,7 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         peers={peer: peer_of(peer, of, spec.protocols) for peer, of in peers.items() if of.group_ref == name},
         shares_links=spec.status.share == "links",
         keeps_history=spec.history.mode == "record",
+        history_max_bytes=spec.history.max_bytes,
         history_pins=_pins(spec),
     )
 

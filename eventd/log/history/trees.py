@@ -150,11 +150,20 @@ def read_tiles(conn: Connection, tree_id: int, level: int, first: int, count: in
 
 
 def tile_bytes(conn: Connection, tree: Tree) -> int:
-    """Return the bytes of the hashes of a tree's tiles, without reading them: only the oldest of level 0 are pruned."""
-    ((lowest,),) = fetch(conn, "SELECT min(number) FROM tiles WHERE tree = ? AND level = 0", (tree.id,))
+    """Return the bytes of the hashes of a tree's tiles, without reading them.
+
+    Of level 0, the first tile is kept, and the oldest ones after it are pruned.
+    """
+    sql = "SELECT min(number) FROM tiles WHERE tree = ? AND level = 0 AND number > 0"
+    ((lowest,),) = fetch(conn, sql, (tree.id,))
     hashes = sum(tree.size >> level * TILE_HEIGHT for level in range(1, MAX_LEVEL + 1))
-    leaves = 0 if lowest is None else tree.size - lowest * TILE_WIDTH
-    return (leaves + hashes) * HASH_SIZE
+    pruned = 0 if lowest is None else (lowest - 1) * TILE_WIDTH
+    return (tree.size - pruned + hashes) * HASH_SIZE
+
+
+def all_tile_bytes(conn: Connection, topic_id: int) -> int:
+    """Return the bytes of the hashes of all trees of a topic."""
+    return sum(tile_bytes(conn, tree) for tree in read_trees(conn, topic_id))
 
 
 def write_tiles(conn: Connection, tree_id: int, tiles: Mapping[TileAddress, bytes]) -> None:

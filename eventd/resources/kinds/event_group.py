@@ -275,6 +275,11 @@ class History(Spec):
         description="record: this node keeps a Merkle tree of the events that enter the group here, and signs"
         " checkpoints of it; off: it does not, and ends a tree that it has kept.",
     )
+    max_bytes: Annotated[Size, size_between(0, LARGEST)] = Field(
+        default=1 << 30,
+        description="How many bytes of hashes of events are kept: 34 for each event; the oldest are deleted first, and"
+        " these events cannot be proven from this node any more.",
+    )
     keys: tuple[HistoryKeys, ...] = Field(
         default=(),
         description="Keys of other nodes, which count more than those that they show; another one is refused.",

@@ -139,9 +139,17 @@ def _storing() -> Row:
             ),
             time_series(
                 "Bytes of each group",
-                "Bytes of the stored events, which retention.maxBytes limits.",
+                "Bytes of the stored events, which retention.maxBytes limits, and of the hashes of a history.",
                 "bytes",
-                [Query(f"max by (instance, group) ({series('routerd_eventd_topic_bytes')})", "{{instance}} {{group}}")],
+                [
+                    Query(
+                        f"max by (instance, group) ({series('routerd_eventd_topic_bytes')})", "{{instance}} {{group}}"
+                    ),
+                    Query(
+                        f"max by (instance, group) ({series('routerd_eventd_history_tile_bytes')})",
+                        "{{instance}} {{group}} hashes",
+                    ),
+                ],
             ),
             time_series(
                 "Retention",
