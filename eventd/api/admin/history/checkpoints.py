@@ -44,14 +44,12 @@ async def show_checkpoint(services: Services, params: ShowCheckpoint) -> dict[st
 def _read_checkpoint(conn: Connection, params: ShowCheckpoint) -> dict[str, Any]:
     tree = find_tree(conn, params.group, params.tree)
     checkpoint = require_checkpoint(conn, tree, params.size)
+    path = [write_base64(one) for one in prove_opening(conn, tree, checkpoint)]
     return {
         **_show(checkpoint),
         "origin": tree.origin,
         "key": tree.log_key,
-        "opening": {
-            "note": tree.opening[1:].decode(),
-            "path": [write_base64(one) for one in prove_opening(conn, tree, checkpoint)],
-        },
+        "opening": {"note": tree.opening[1:].decode(), "path": path},  # proven above, so it is UTF-8
     }
 
 

@@ -70,6 +70,8 @@ async def test_a_tree_whose_opening_entry_was_changed_is_shown_as_damaged(books:
     (shown,) = (await books.call("history.status", group="g"))["groups"][0]["trees"]
     assert shown["reason"] == ""
     assert shown["damage"].startswith("its opening entry is not the one that was signed: ")
+    await books.log.database.write(execute, changed, (b"\x00\xff",))
+    assert await reason(books, "history.checkpoint") == "damaged"
 
 
 def unsigned_opening(key: str) -> bytes:
