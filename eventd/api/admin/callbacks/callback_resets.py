@@ -22,7 +22,7 @@ from eventd.store.rows.registry import announce
 from eventd.store.rows.routemaster import select_anew
 
 
-class ResetCallback(OneCallback, ResetPosition):
+class ResetCallback(ResetPosition, OneCallback):
     """The callback to move, and where to."""
 
 

@@ -132,7 +132,7 @@ def start_backfill(
     begin_backfill(conn, name, cursor, now)
 
 
-class Reset(OneSubscription, ResetPosition):
+class Reset(ResetPosition, OneSubscription):
     """The subscription to move, and where to."""
 
 
