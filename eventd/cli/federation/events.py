@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -26,7 +26,7 @@ from eventd.cli.gateway.selecting import (
     one_group,
 )
 from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
-from eventd.cli.program.values import MayBeEmpty
+from eventd.cli.program.values import Duration, MayBeEmpty
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import Invalid
 from eventd.text.plural import counted
@@ -102,8 +102,9 @@ WaitOption = Annotated[
     WaitFor | None, typer.Option("--wait", help="Wait until the event is in a signed checkpoint of the history.")
 ]
 PatienceOption = Annotated[
-    str, typer.Option("--timeout", metavar="DURATION", help="How long --wait waits, such as 10s.")
+    Duration, typer.Option("--timeout", metavar="DURATION", help="How long --wait waits, such as 10s.")
 ]
+USUAL_PATIENCE: Final = Duration.read("30s")
 
 
 @connected
@@ -137,7 +138,7 @@ async def emit(
     ] = "",
     stdin: StdinOption = False,
     wait: WaitOption = None,
-    patience: PatienceOption = "30s",
+    patience: PatienceOption = USUAL_PATIENCE,
 ) -> None:
     """Store an event durably; the node then sends it to the group's peers."""
     given = {

@@ -5,24 +5,22 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventd.cli.gateway.session import Session
+from eventd.cli.program.values import Duration
 from eventd.cli.terminal.output import note
 from eventd.errors import CheckFailed
 from eventd.runtime.clock import SystemClock
-from eventd.text.duration import parse_duration
 
 _PAUSE: Final = 0.2
 """Seconds between two looks. A checkpoint takes about a second."""
 
 
-async def wait_sealed(session: Session, group: str, event_id: str, patience: str) -> dict[str, Any]:
+async def wait_sealed(session: Session, group: str, event_id: str, patience: Duration) -> dict[str, Any]:
     """Return where the leaf of an event is, as soon as a checkpoint covers it.
 
-    Raises CheckFailed if that takes longer than the duration `patience`, or if the event has no leaf. It is stored all
-    the same.
+    Raises CheckFailed if that takes longer than `patience`, or if the event has no leaf. It is stored all the same.
     """
-    seconds = parse_duration(patience) / 1_000_000
     clock = SystemClock()
-    end = clock.monotonic() + seconds
+    end = clock.monotonic() + patience / 1_000_000
     while True:
         try:
             leaf: dict[str, Any] = await session.call("history.leaf", group=group, id=event_id)

@@ -98,4 +98,7 @@ def _find(conn: Connection, params: OneLeaf) -> EventLeaf:
                 hint="prove it at a peer that relays it, or from the lake",
             )
         return find_leaf(conn, topic.id, place.position if first is None else first)
-    raise NotFound(f"group {group.name} has no event {params.id[:200]}", hint="find it: routerctl find ID")
+    raise NotFound(
+        f"group {group.name} has no event {params.id[:200]}",
+        hint="routerctl federation event find ID looks for it in all groups",
+    )

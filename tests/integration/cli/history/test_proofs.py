@@ -199,6 +199,8 @@ def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> 
 def test_emit_names_the_leaf_and_waits_for_its_checkpoint(proving: Proving) -> None:
     control = proving.control
     event = ("federation", "event", "emit", "--type", "client.seen", "--id")
+    assert "'soon' is not a duration" in control(*event, "odd", "--wait", "sealed", "--timeout", "soon", code=2).err
+    assert "odd" not in control("federation", "event", "list").out, "what is wrong is found before the event is stored"
     told = control(*event, "late", "--wait", "sealed", "--timeout", "1ms", code=4)
     assert "event late is stored, but leaf 4 of eventd/edge/onprem/" in told.err
     proving.seal()
