@@ -78,13 +78,17 @@ def _sealed_before(conn: Connection, tree: Tree, time: int) -> int:
 
 
 def _first_stored(conn: Connection, tree: Tree, topic_id: int) -> int:
-    """Return the index of a tree's first leaf whose event is stored; its size if none is."""
+    """Return the index of a tree's first leaf whose event is stored; its size if none is.
+
+    Only blocks between its opening and its last checkpoint are looked at: of a tree that has ended, these are few or
+    gone, and the later ones may be all of the log.
+    """
     begin = read_opening_entry(tree.opening).opening.position
     sql = (
-        "SELECT leaf FROM blocks WHERE topic_id = ? AND position >= ? AND own = 1 AND tree = ?"
+        "SELECT leaf FROM blocks WHERE topic_id = ? AND position >= ? AND position <= ? AND own = 1 AND tree = ?"
         " ORDER BY position LIMIT 1"
     )
-    rows = fetch(conn, sql, (topic_id, begin, tree.id))
+    rows = fetch(conn, sql, (topic_id, begin, tree.position, tree.id))
     return int(rows[0][0]) if rows else tree.size
 
 
