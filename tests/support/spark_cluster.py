@@ -23,12 +23,11 @@ _LOST = "Telling app of lost executor"
 
 
 class Cluster:
-    """A master on 127.0.0.1, and as many workers as are added; `env` is the environment of every Spark program."""
+    """A master on 127.0.0.1, and its workers; `env` is the environment of every Spark program."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._workers: list[Process] = []
-        self._started = 0
         self.env = {
             "JAVA_HOME": str(java_home()),
             "SPARK_HOME": str(installed_spark()),
@@ -42,12 +41,10 @@ class Cluster:
         self._master = self._start("master", "master.Master", flags, SPARK_MASTER_OPTS=options)
         _wait_for_line(self._master, "New state: ALIVE")
 
-    def fill_up(self, workers: int) -> None:
-        """Add workers with one core each up to this number; return once the master knows them all."""
+    def start_two_workers(self) -> None:
+        """Start two workers with one core each; return once the master knows both."""
         flags = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
-        while len(self._workers) < workers:
-            self._started += 1
-            name = f"worker-{self._started}"
+        for name in ("worker-1", "worker-2"):
             folder = self._processes.directory / f"{name}-work"
             where = ["--work-dir", str(folder), self.address]
             self._workers.append(self._start(name, "worker.Worker", [*flags, *where]))
@@ -88,7 +85,6 @@ class ConnectServer:
             "JAVA_HOME": str(java_home()),
             "SPARK_HOME": str(installed_spark()),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_LAUNCHER_OPTS": STARTS_FAST,
             "SPARK_LOCAL_DIRS": str(processes.directory / "scratch"),
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(ROOT),
@@ -120,17 +116,16 @@ def own_spark(folder: Path) -> Path:
 
 
 def quick_spark(folder: Path) -> dict[str, str]:
-    """Return an environment in which each JVM of Spark starts fast, as a machine or a cluster may configure it."""
-    settings = folder / "conf"
-    settings.mkdir(exist_ok=True)
-    quick = {
-        **{name: value for name, value in QUICK.items() if name != OPTIONS},
-        "spark.driver.defaultJavaOptions": STARTS_FAST,
-        "spark.executor.extraJavaOptions": f"{STARTS_FAST} -Djava.io.tmpdir={folder}",
-    }
-    lines = [f"{name} {value}\n" for name, value in quick.items()]
-    (settings / "spark-defaults.conf").write_text("".join(lines))
-    return {"SPARK_CONF_DIR": str(settings)}
+    """Return an environment in which each JVM of Spark starts fast; executors write temporary files to `folder`.
+
+    Not a folder of settings, as a machine may have: it would be on the class path, to which the archive of the classes
+    would not fit any more. A driver takes twice the processor time without it.
+    """
+    executors = f"{STARTS_FAST} -Djava.io.tmpdir={folder}"
+    settings = {name: value for name, value in QUICK.items() if name != OPTIONS}
+    settings["spark.executor.extraJavaOptions"] = executors
+    given = [f"'-D{name}={value}'" for name, value in settings.items()]
+    return {"SPARK_SUBMIT_OPTS": " ".join([STARTS_FAST, *given]), "SPARK_LAUNCHER_OPTS": STARTS_FAST}
 
 
 def without_java(folder: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
+from eventd.audit.report.objectives import read_conditions
 from eventd.audit.review.earlier import read_earlier
 from eventd.audit.review.verification import verify_report
 from eventd.audit.spark.session import quiet
@@ -91,7 +92,9 @@ def hours(out: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
     return {tuple(row[name] for name in KEY): row for row in pq.read_table(out / "tables" / "hours").to_pylist()}
 
 
-def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_hours_become_final_once_and_say_what_a_run_says_and_deleted_rows_are_reported(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     copy_generated(BOOKS, str(tmp_path / "whole"))
     growing, out = GrowingLake(tmp_path / "whole", tmp_path / "lake"), tmp_path / "out"
     begin = BOOKS.start
@@ -121,6 +124,13 @@ def test_hours_become_final_once_and_say_what_a_run_says(spark: SparkSession, tm
     assert len({(*(row[name] for name in KEY), row["revision"]) for row in rows}) == len(rows), "nothing is there twice"
     assert rows[: first.num_rows] == first.to_pylist(), "what was put down is never changed"
 
+    key, upto = withdraw(connect(str(growing.lake)), "site-01", Ledger.DELIVERIES, 2)
+    change_state(connect(str(growing.lake)), "site-01")  # a stream wakes up by a state that is newer
+    report = follow(spark, growing.lake, out, watermark=HOUR // 2).report
+    (told,) = (one for one in report.troubles if one.kind == "deleted")
+    assert told.where == key
+    assert told.message.startswith(f"rows 1 to {upto:,} were")
+
 
 def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Path) -> None:
     storage = connect(str(tmp_path / "lake"))
@@ -145,57 +155,33 @@ def test_states_are_read_at_once_and_followed(spark: SparkSession, tmp_path: Pat
     assert seen() == ["site-a", "site-b", "site-b"], "a clock that was set back is news, and no other node shipped"
 
 
-def test_rows_that_are_deleted_before_retention_may_are_in_the_report_of_the_next_batch(
+def test_a_condition_that_is_met_ends_it_with_a_signed_report_and_another_lake_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
-    copy_generated(FullSettings(nodes=2, events=600, span=2 * HOUR, segment_rows=100), str(lake))
-    assert follow(spark, lake, out).report.verdict == "complete"
-    storage = connect(str(lake))
-    key, upto = withdraw(storage, "site-01", Ledger.DELIVERIES, 2)
-    change_state(storage, "site-01")  # a stream wakes up by a state that is newer
-    report = follow(spark, lake, out).report
-    (told,) = (one for one in report.troubles if one.kind == "deleted")
-    assert (report.verdict, told.where) == ("unproven", key)
-    assert told.message.startswith(f"rows 1 to {upto:,} were")
-
-
-def test_a_condition_that_is_met_ends_it_and_another_lake_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    copy_generated(FullSettings(nodes=2, events=100, span=HOUR, lose=2), str(tmp_path / "lake"))
-    from eventd.audit.report.objectives import read_conditions
-
-    out = tmp_path / "out"
-    asked = StreamRequest(
-        AuditRequest(str(tmp_path / "lake"), str(out), conditions=read_conditions(["missing"])), once=True
-    )
-    asked = replace(asked, checkpoint=checkpoint_of(asked))
-    heard = Heard()
-    with quiet(spark), pytest.raises(CheckFailed, match="the audit fails on missing"):
-        Stream(spark, asked, heard).follow()
-    assert [one.report.failed for one in heard.batches] == [("missing",)]
-    assert not list((out / "checkpoint" / "commits").glob("[0-9]*")), "a restarted stream needs all states again"
-    copy_generated(FullSettings(nodes=2, events=10, span=HOUR, seed=2), str(tmp_path / "another"))
-    with pytest.raises(Conflict, match="holds an audit of another lake"):
-        follow(spark, tmp_path / "another", out)
-
-
-def test_the_reports_of_a_query_are_signed_and_compared_with_the_baseline(spark: SparkSession, tmp_path: Path) -> None:
-    lake, base, out = str(tmp_path / "lake"), str(tmp_path / "base"), str(tmp_path / "out")
+    lake, base, out = str(tmp_path / "lake"), str(tmp_path / "base"), tmp_path / "out"
     copy_generated(FullSettings(nodes=2, events=100, span=HOUR, lose=2), lake)
     run_audit(AuditRequest(lake, base))
     private = make_key(bytes(32))
     key = Key.ed25519(pin(private.public_key()), private=pem_of(private), owner=ANY)
-    asked = StreamRequest(AuditRequest(lake, out, signing_key=key, baseline=read_earlier(base)), once=True)
-    heard = Heard()
-    with quiet(spark):
+    request = AuditRequest(
+        lake, str(out), conditions=read_conditions(["missing"]), signing_key=key, baseline=read_earlier(base)
+    )
+    asked, heard = StreamRequest(request, once=True), Heard()
+    with quiet(spark), pytest.raises(CheckFailed, match="the audit fails on missing"):
         Stream(spark, replace(asked, checkpoint=checkpoint_of(asked)), heard).follow()
     (batch,) = heard.batches
+    assert batch.report.failed == ("missing",)
+    assert not list((out / "checkpoint" / "commits").glob("[0-9]*")), "a restarted stream needs all states again"
     compared = batch.report.baseline
     assert compared is not None
     assert (compared.new, compared.known, compared.gone) == (0, 2, 0)
-    verified = verify_report(out, [key])
+    verified = verify_report(str(out), [key])
     assert verified.report is not None
     assert (verified.faults, verified.report.made_at) == ([], batch.report.made_at)
+
+    copy_generated(FullSettings(nodes=2, events=10, span=HOUR, seed=2), str(tmp_path / "another"))
+    with pytest.raises(Conflict, match="holds an audit of another lake"):
+        follow(spark, tmp_path / "another", out)
 
 
 def test_where_spark_may_not_reach_a_checkpoint_has_to_be_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from eventd.audit.spark.session import last_cause, open_session
 from eventd.errors import Invalid, MissingExtra
 from tests.support.ports import free_port
 from tests.support.spark import require_spark
+from tests.support.spark_cluster import quick_spark
 
 WARNING = """
 from eventd.audit.spark.session import open_session
@@ -56,9 +58,11 @@ def test_what_spark_is_to_log_by_is_shipped() -> None:
     assert "rootLogger.level = warn" in Path(session.LOGGING).read_text()
 
 
-def test_the_log_of_spark_names_addresses_without_secrets() -> None:
+@pytest.mark.spark
+def test_the_log_of_spark_names_addresses_without_secrets(tmp_path: Path) -> None:
     require_spark()
-    done = subprocess.run([sys.executable, "-c", WARNING], capture_output=True, text=True, timeout=300, check=True)
+    run, env = [sys.executable, "-c", WARNING], os.environ | quick_spark(tmp_path)
+    done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=300, check=True)
     assert "spark: WARN test: read s3a://***@bucket/lake?*** and abfss://lake@account/x" in done.stderr.splitlines()
 
 

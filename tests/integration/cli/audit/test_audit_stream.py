@@ -73,7 +73,7 @@ def test_it_tells_of_news_outlives_its_lake_and_ends_when_it_is_told_to(processe
     generate(GeneratorSettings(nodes=2, events=200, span=HOUR, lose=1), str(lake))
     asked = ["audit", "stream", "--lake", str(lake), "--out", str(out), "--every", "1s", "-o", "json"]
     stream = processes.start("stream", [*CONTROL, *asked, "--memory", "1GiB"], env=quick_spark(tmp_path))
-    (first,) = wait_for(lambda: batches(stream), "the first batch", seconds=90)
+    (first,) = wait_for(lambda: batches(stream), "the first batch", seconds=300)
     assert {name: first[name] for name in ("verdict", "expected", "delivered", "missing", "findings", "failed")} == {
         **{"verdict": "incomplete", "expected": 200, "delivered": 199, "missing": 1},
         **{"findings": 1, "failed": []},
