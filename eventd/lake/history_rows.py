@@ -17,12 +17,14 @@ class HistoryKind(StrEnum):
 
     `opening`: the entry of leaf 0, without its first byte. `hashes`: those that a level of the tree has got since the
     last row, or hashes of leaves (level 0) of records that were deleted before they were shipped. `checkpoint`: the
-    last one that was signed.
+    last one that was signed. `witnessed`: the last one of a tree of another node that this node has cosigned, or one
+    that did not fit to it.
     """
 
     OPENING = "opening"
     HASHES = "hashes"
     CHECKPOINT = "checkpoint"
+    WITNESSED = "witnessed"
 
 
 def write_hashes(hashes: bytes) -> str:

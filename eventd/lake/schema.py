@@ -240,11 +240,11 @@ _REFUSALS = (
 
 _HISTORY = (
     Column("group", ColumnType.WORD, "the EventGroup"),
-    Column("kind", ColumnType.WORD, "`opening`, `hashes` or `checkpoint`"),
+    Column("kind", ColumnType.WORD, "`opening`, `hashes`, `checkpoint`, or `witnessed` of a tree of another node"),
     Column("tree", ColumnType.WORD, "id of the tree"),
     Column("level", ColumnType.INT16, "of `hashes`: their level in the tree, as that of tiles", null=True),
     Column("first", ColumnType.INT64, "of `hashes`: index of the first one at its level", null=True),
-    Column("size", ColumnType.INT64, "of a `checkpoint`: its size", null=True),
+    Column("size", ColumnType.INT64, "of a `checkpoint`, or a `witnessed` one: its size", null=True),
     Column(
         "position",
         ColumnType.INT64,
@@ -254,9 +254,13 @@ _HISTORY = (
     Column(
         "content",
         ColumnType.STRING,
-        "the signed note of a `checkpoint` or an `opening`; the `hashes`, one after the other, in base64",
+        "the `hashes`, one after the other, in base64; of other kinds the signed note",
     ),
-    Column("recorded_at", ColumnType.TIME, "time the tree was opened, or the checkpoint signed"),
+    Column(
+        "recorded_at",
+        ColumnType.TIME,
+        "time the tree was opened, or the checkpoint signed; of a `witnessed` one, the time this node cosigned it",
+    ),
 )
 
 COLUMNS: Final[dict[Ledger, tuple[Column, ...]]] = {

@@ -73,9 +73,10 @@ def runs_of(segment: list[Row], *sizes: int, percent: float = 100.0, **more: Any
 def evidence_of(tree: GrownTree, history: list[Row], segments: list[list[Row]], percent: float = 100.0) -> TreeEvidence:
     """Return what the audit has of a tree."""
     rows = rows_of(*history)
-    found = TreeEvidence(tree.origin, rows.openings[0] if rows.openings else None, rows.checkpoints)
+    checkpoints = [*rows.checkpoints, *rows.witnessed]
+    found = TreeEvidence(tree.origin, rows.openings[0] if rows.openings else None, checkpoints)
     for hashes in rows.hashes:
         found.levels[hashes.level].update(enumerate(hashes.hashes, hashes.first))
-    sizes = [one.size for one in rows.checkpoints]
+    sizes = [one.size for one in checkpoints]
     found.runs = [run for segment in segments for run in runs_of(segment, *sizes, percent=percent)]
     return found

@@ -65,6 +65,6 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
         if len(known) == _MOST:
             known.clear()
         known[name] = made
-    for field in ("summaries", "runs", "digests", "sums"):
+    for field in ("summaries", "runs", "digests", "sums", "leaves"):
         getattr(result, field).update(getattr(made.result, field))
     return made.cells

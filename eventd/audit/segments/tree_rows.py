@@ -14,7 +14,7 @@ from eventd.lake.history_rows import HistoryKind, read_hash_row
 from eventd.lake.manifest import Number, Time
 from eventd.lake.segment_file import BadSegment
 from federation.errors import HistoryError
-from federation.history.checkpoints import LogOrigin, read_checkpoint
+from federation.history.checkpoints import Checkpoint, LogOrigin, read_checkpoint
 from federation.history.entries import OPENING_ENTRY, read_opening_entry
 from federation.history.merkle import HASH_SIZE, hash_leaf
 from federation.history.notes import MAX_NOTE, read_note
@@ -34,8 +34,9 @@ class TreeOpening(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TreeCheckpoint(msgspec.Struct, frozen=True, array_like=True):
-    """A checkpoint of a tree. `position`: that of the last record that it covers; `at`: when it was signed.
+    """A checkpoint of a tree of `node`. `position`: that of the last record that it covers; `at`: when it was signed.
 
+    `witness`: the node that witnessed it and ships it, at `at`; empty: `node` itself ships it. Then `position` is 0.
     `signatures`: the lines of its note. The text that they sign follows from origin, size and root.
     """
 
@@ -45,6 +46,8 @@ class TreeCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     position: Number
     at: Time
     signatures: str
+    node: str = ""
+    witness: str = ""
 
 
 class TreeHashes(msgspec.Struct, frozen=True, array_like=True):
@@ -57,11 +60,12 @@ class TreeHashes(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TreeRows(msgspec.Struct):
-    """The rows of a segment of `history`."""
+    """The rows of a segment of `history`; `witnessed`: checkpoints of trees of other nodes."""
 
     openings: list[TreeOpening] = []
     checkpoints: list[TreeCheckpoint] = []
     hashes: list[TreeHashes] = []
+    witnessed: list[TreeCheckpoint] = []
     groups: dict[str, str] = {}
     """The group of each tree."""
 
@@ -85,25 +89,44 @@ def read_tree_rows(table: Columns) -> TreeRows:
 
 def _read(found: TreeRows, names: dict[str, str], values: dict[str, int], content: str) -> None:
     tree, origin = names["tree"], LogOrigin(names["group"], names["node"], names["tree"])
+    kind = HistoryKind(names["kind"])
+    if kind is HistoryKind.WITNESSED:
+        found.witnessed.append(_witnessed(names, values["recorded_at"], content))
+        return
     found.groups[tree] = names["group"]
-    match HistoryKind(names["kind"]):
+    match kind:
         case HistoryKind.OPENING:
             entry = OPENING_ENTRY + content.encode()
             opening = read_opening_entry(entry).opening
             _require_origin(opening.origin, origin)
             found.openings.append(TreeOpening(tree, hash_leaf(entry), opening.position, content))
         case HistoryKind.CHECKPOINT:
-            note = read_note(content.encode()[: MAX_NOTE + 1])
-            checkpoint = read_checkpoint(note.text)
+            checkpoint, lines = _stated(content)
             _require_origin(checkpoint.origin, origin)
-            lines = "".join(one.line() for one in note.signatures)
             position, at = max(values["position"], 0), values["recorded_at"]
-            found.checkpoints.append(TreeCheckpoint(tree, checkpoint.size, checkpoint.root, position, at, lines))
+            found.checkpoints.append(
+                TreeCheckpoint(tree, checkpoint.size, checkpoint.root, position, at, lines, origin.node)
+            )
         case HistoryKind.HASHES:
             hashes = TreeHashes(tree, values["level"], values["first"], read_hash_row(content))
             if min(hashes.level, hashes.first) < 0 or not hashes.hashes:
                 raise ValueError("hashes without a place")
             found.hashes.append(hashes)
+
+
+def _witnessed(names: dict[str, str], at: int, content: str) -> TreeCheckpoint:
+    checkpoint, lines = _stated(content)
+    origin = checkpoint.origin
+    _require_origin(origin, LogOrigin(names["group"], origin.node, names["tree"]))
+    if origin.node == names["node"]:
+        raise ValueError("it is of the node itself")
+    return TreeCheckpoint(origin.tree, checkpoint.size, checkpoint.root, 0, at, lines, origin.node, names["node"])
+
+
+def _stated(content: str) -> tuple[Checkpoint, str]:
+    """Return the checkpoint of a note, and the lines of its signatures. Raises HistoryError."""
+    note = read_note(content.encode()[: MAX_NOTE + 1])
+    return read_checkpoint(note.text), "".join(one.line() for one in note.signatures)
 
 
 def _require_origin(found: LogOrigin, wanted: LogOrigin) -> None:

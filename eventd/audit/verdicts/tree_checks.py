@@ -54,9 +54,34 @@ class TreeEvidence:
     runs: list[LeafRun] = field(default_factory=list)
 
     @property
+    def shipped(self) -> list[TreeCheckpoint]:
+        """Return the checkpoints that the node ships itself."""
+        return [one for one in self.checkpoints if not one.witness]
+
+    @property
     def size(self) -> int:
-        """Return the size of the largest checkpoint; 0 without one."""
+        """Return the size of the largest checkpoint that the node ships; 0 without one."""
+        return max((one.size for one in self.shipped), default=0)
+
+    @property
+    def last_signed(self) -> int:
+        """Return the size of the largest checkpoint, also of those that only witnesses ship; 0 without one."""
         return max((one.size for one in self.checkpoints), default=0)
+
+    def drop_unsigned(self) -> list[TreeCheckpoint]:
+        """Remove the largest checkpoints as long as the key of the tree did not sign them; return these.
+
+        A size that nothing in the tree can contradict is believed for its signature alone.
+        """
+        dropped: list[TreeCheckpoint] = []
+        while self.checkpoints:
+            largest = [one for one in self.checkpoints if one.size == self.last_signed]
+            unsigned = [one for one in largest if not is_signed(self, one)]
+            if not unsigned:
+                break
+            dropped += unsigned
+            self.checkpoints = [one for one in self.checkpoints if one not in unsigned]
+        return dropped
 
     @cached_property
     def entry(self) -> OpeningEntry | None:
@@ -158,6 +183,7 @@ class _Walk:
 def check_tree(tree: TreeEvidence) -> TreeResult:
     """Compare a tree with its checkpoints."""
     result, rows, shipped = TreeResult(), _LeafIndex(tree), tree.levels.get(1, {})
+    result.rewritten += map(_unsigned, tree.drop_unsigned())
     signed = [*_signed(tree, result)]
     walks = [_Walk(rows, lambda tile: shipped.get(tile, rows.tiles.get(tile)))]
     other = {tile for tile, one in rows.tiles.items() if shipped.get(tile, one) != one}
@@ -174,9 +200,10 @@ def check_tree(tree: TreeEvidence) -> TreeResult:
     result.proven = max(proven)
     for span in _tiles_apart(sorted(other | rows.differing), proven):
         result.rewritten.append(span)
-    _judge(result, wrong, signed)
+    result.rewritten += [_unsigned(one) for one in wrong if not is_signed(tree, one)]
+    _judge(result, [one for one in wrong if is_signed(tree, one)], signed)
     result.holes = [*_holes(tree, rows)]
-    if signed and result.proven < signed[-1].size and not (result.rewritten or result.forks):
+    if result.proven < tree.size and not (result.rewritten or result.forks):
         begin = walks[0].missing * TILE_WIDTH
         result.unknown = f"neither rows nor hashes of all its leaves from {begin:,} on are in the lake"
     return result
@@ -187,10 +214,9 @@ def _signed(tree: TreeEvidence, result: TreeResult) -> Iterator[TreeCheckpoint]:
     by_size: defaultdict[int, dict[bytes, TreeCheckpoint]] = defaultdict(dict)
     for one in tree.checkpoints:
         by_size[one.size].setdefault(one.root, one)
-    last = max(by_size, default=0)
     for size, roots in sorted(by_size.items()):
         several = [*roots.values()]
-        if len(several) > 1 or size == last:
+        if len(several) > 1:
             valid = [one for one in several if is_signed(tree, one)]
             for one in several:
                 if one not in valid:
@@ -203,7 +229,8 @@ def _signed(tree: TreeEvidence, result: TreeResult) -> Iterator[TreeCheckpoint]:
 
 
 def _unsigned(one: TreeCheckpoint) -> LeafSpan:
-    words = f"the checkpoint of size {one.size:,} with the root {one.root.hex()} is not signed with the key of the tree"
+    by = f" in the ledger of {one.witness}" if one.witness else ""
+    words = f"the checkpoint of size {one.size:,}{by} with the root {one.root.hex()} is not signed with the tree's key"
     return LeafSpan(0, one.size - 1, words)
 
 
@@ -264,7 +291,7 @@ def _holes(tree: TreeEvidence, rows: _LeafIndex) -> Iterator[LeafHole]:
         yield from _within(rows, reach, min(run.first, size), positions[0], run.positions[0], times[0], run.times[0])
         if run.end > reach:
             reach, positions, times = run.end, (run.positions[1], 0), (run.times[1], 0)
-    last = max(tree.checkpoints, key=lambda one: one.size, default=None)
+    last = max(tree.shipped, key=lambda one: one.size, default=None)
     if last is not None:
         yield from _within(rows, reach, size, positions[0], last.position + 1, times[0], last.at)
 

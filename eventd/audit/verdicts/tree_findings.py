@@ -17,6 +17,7 @@ from eventd.audit.report.report import Limitation, TreeReport
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch, owner_of, states_by_node
 from eventd.audit.segments.tree_leaves import TreeLeaves, TreeMove
+from eventd.audit.segments.tree_rows import TreeCheckpoint
 from eventd.audit.verdicts.tree_checks import LeafHole, LeafSpan, TreeEvidence, TreeResult, check_tree
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
@@ -29,6 +30,8 @@ from federation.history.notes import NoteKey
 
 SEALED_WITHIN: Final = 60 * SECOND
 """An event without a checkpoint after this time (microseconds) is a finding."""
+SHIPPED_WITHIN: Final = 600 * SECOND
+"""A node that ships ledgers up to a time has shipped the checkpoints that others saw so long (microseconds) before."""
 _COMPARE: Final = "compare the lake with its backup and with the database of the node"
 
 TreeKey = tuple[str, str]
@@ -80,6 +83,9 @@ class Trees:
                     known = made.evidence[owner.node, hashes.tree].levels[hashes.level]
                     known.update(enumerate(hashes.hashes, hashes.first))
             cuts.sort()
+        for one in (one for each in summaries.values() for summary in each for one in _witnessed(summary)):
+            if (evidence := made.evidence.get((one.node, one.tree))) is not None:
+                evidence.checkpoints.append(one)
         return made
 
     @cached_property
@@ -89,7 +95,7 @@ class Trees:
         for (node, name), tree in sorted(self.evidence.items()):
             succession = self.before(tree)
             # A larger size was signed by a database that was then taken back: its leaves remain what they are.
-            if succession is not None and succession.tree.size == succession.named.size:
+            if succession is not None and succession.tree.last_signed == succession.named.size:
                 move = TreeMove(succession.tree.origin.tree, succession.named.size, name)
                 found[node].append((succession.position, move))
         return found
@@ -185,17 +191,19 @@ def judge_trees(
     known: Counter[TreeKey] = Counter()
     for one in erased:
         known[one.source, one.group] += one.events
-    for tree in (tree for _, tree in sorted(trees.evidence.items()) if tree.checkpoints):
-        result = check_tree(tree)
+    results = {key: check_tree(tree) for key, tree in sorted(trees.evidence.items()) if tree.shipped}
+    for key, result in results.items():
+        tree = trees.evidence[key]
         made.findings += _changed(tree, result)
         holes = [one for one in result.holes if not _is_explained(one, coverage, tree.origin.node, unread)]
         made.findings += _erased(tree, holes, known)
-        made.findings += _rolled_back(tree, trees)
+        made.findings += [*_rolled_back(tree, trees), *_cut_off(tree, trees, survey)]
         pinned = trees.is_pinned(tree)
         if pinned is False:
             words = f"the tree is signed with another key than the policy has for {tree.origin}"
             made.findings.append(_finding(Kind.FORGED, tree, LeafSpan(0, tree.size - 1, words)))
-        made.reports.append(_report(tree, result, pinned))
+        if tree.shipped:  # unless the key signed none of its checkpoints
+            made.reports.append(_report(tree, result, pinned))
         if tree.origin.node not in unread:
             made.doubts += _doubts(tree, result, policy=trees.keys is not None, pinned=pinned)
     made.findings += _unsealed(trees, leaves, survey)
@@ -250,17 +258,37 @@ def _rolled_back(tree: TreeEvidence, trees: Trees) -> Iterator[Finding]:
     if succession is None:
         return
     previous, before, _ = succession
-    if previous.size > before.size:
+    last = previous.last_signed
+    if last > before.size:
         words = (
             f"the tree {tree.origin.tree} succeeds this one at size {before.size:,}, and its node had signed size"
-            f" {previous.size:,}: its database was taken back"
+            f" {last:,}: its database was taken back"
         )
-        hint = f"look for the {previous.size - before.size:,} abandoned events at the peers"
-        yield _finding(Kind.ROLLED_BACK, previous, LeafSpan(before.size, previous.size - 1, words), hint=hint)
+        hint = f"look for the {last - before.size:,} abandoned events at the peers"
+        yield _finding(Kind.ROLLED_BACK, previous, LeafSpan(before.size, last - 1, words), hint=hint)
     for one in previous.checkpoints:
         if one.size == before.size and one.root != before.root:
             words = f"the tree after it names the root {before.root.hex()}, and its node signed {one.root.hex()}"
             yield _finding(Kind.FORK, previous, LeafSpan(0, one.size - 1, words))
+
+
+def _cut_off(tree: TreeEvidence, trees: Trees, survey: Survey) -> Iterator[Finding]:
+    """Yield the end of a tree that witnesses have seen, and that its node should have shipped since."""
+    if any(known is not None and known.tree is tree for known in map(trees.before, trees.evidence.values())):
+        return
+    ends = [min(state.complete_until, state.as_of) for state in survey.nodes if state.node == tree.origin.node]
+    late = [one for one in tree.checkpoints if one.size > tree.size and one.at + SHIPPED_WITHIN < max(ends, default=0)]
+    if late:
+        last = max(late, key=lambda one: one.size)
+        words = (
+            f"{last.witness} has cosigned size {last.size:,} of the tree, and its node ships it only up to this leaf"
+        )
+        hint = "look for the events of these leaves at the peers"
+        yield _finding(Kind.ROLLED_BACK, tree, LeafSpan(tree.size, last.size - 1, words), hint=hint)
+
+
+def _witnessed(summary: LedgerSummary) -> Sequence[TreeCheckpoint]:
+    return () if summary.trees is None else summary.trees.witnessed
 
 
 def _is_signed_by(tree: TreeEvidence, key: NoteKey | None) -> bool:
@@ -272,13 +300,13 @@ def _is_signed_by(tree: TreeEvidence, key: NoteKey | None) -> bool:
 
 
 def _report(tree: TreeEvidence, result: TreeResult, pinned: bool | None) -> TreeReport:
-    last = max(tree.checkpoints, key=lambda one: one.size)
+    last = max(tree.shipped, key=lambda one: one.size)
     return TreeReport(
         group=tree.origin.group,
         node=tree.origin.node,
         tree=tree.origin.tree,
         size=last.size,
-        proven=result.proven,
+        proven=min(result.proven, last.size),
         checkpoints=len(tree.checkpoints),
         signed_at=nearest_time(last.at),
         key="unverified" if pinned is None else "pinned" if pinned else "other",
@@ -316,7 +344,7 @@ def _unsealed(trees: Trees, leaves: Sequence[tuple[str, TreeLeaves]], survey: Su
     for state in (states[-1] for states in states_by_node(survey)):
         end = min(state.complete_until, state.as_of) - SEALED_WITHIN
         for tree in (trees.evidence.get((state.node, group.tree)) for group in state.groups if group.tree):
-            if tree is not None and tree.opening is not None and tree.checkpoints:
+            if tree is not None and tree.opening is not None and tree.shipped:
                 yield from _without_leaf(tree, by_node[state.node], end)
                 yield from _without_checkpoint(tree, end)
 

@@ -4,7 +4,7 @@ Rows are only ever added at the end of a ledger. Each has a `number` (all delive
 numbers rise in the order of commits: a reader that has read up to a number has seen every row at or below it. Rows that
 retention removed before they were read are reported.
 
-May import: lake, log.core, log.cursors, log.delivery, log.history, store.engine, store.rows.
+May import: lake, log.core, log.cursors, log.delivery, log.history, log.witnesses, store.engine, store.rows.
 """
 
 from __future__ import annotations

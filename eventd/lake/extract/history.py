@@ -8,6 +8,7 @@ with the first leaf that this one does not cover.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from eventd.lake.extract.result import Extract, no_rows
@@ -15,11 +16,14 @@ from eventd.lake.extract.scope import Scope
 from eventd.lake.history_rows import MOST_HASHES, HistoryKind, write_hashes
 from eventd.lake.schema import Ledger
 from eventd.log.history.trees import StoredCheckpoint, read_checkpoint_of, tile_reader
+from eventd.log.witnesses.findings import FindingKind, read_findings
+from eventd.log.witnesses.witnessed import MOST_ORIGINS, read_news
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from federation.errors import MalformedHistory
-from federation.history.checkpoints import read_origin
+from federation.history.checkpoints import read_checkpoint, read_origin
 from federation.history.entries import read_opening_entry
+from federation.history.notes import read_note
 from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, read_hashes
 
 _TREES: Final = "SELECT id, topic_id, origin, opening, opened_at, size, position FROM trees"
@@ -58,17 +62,23 @@ def read_open_trees(conn: Connection) -> dict[int, str]:
 
 def read_sealed(conn: Connection, places: Scope) -> int:
     """Return the position up to which each record with a leaf has a checkpoint; 0 for a node that never had a tree."""
-    if not any(tree.topic_id in places.topics for tree in _read_trees(conn)):
+    if not _has_trees(conn, places):
         return 0
     lagging = [position for topic, _, lags, position, _ in fetch(conn, _OPEN) if lags and topic in places.topics]
     return int(min([*lagging, places.last]))
+
+
+def _has_trees(conn: Connection, places: Scope) -> bool:
+    """Return whether the node has, or has witnessed, a tree of one of these groups."""
+    known = fetch(conn, "SELECT topic_id FROM trees UNION SELECT topic_id FROM witnessed")
+    return any(topic_id in places.topics for (topic_id,) in known)
 
 
 def read_history(conn: Connection, places: Scope, after: int) -> Extract:
     """Return what was sealed of the trees in these places since an extract that reached up to `after`."""
     columns, upto = no_rows(Ledger.HISTORY), max(after, read_sealed(conn, places))
     if upto > after:
-        for row in _rows(conn, places, after):
+        for row in chain(_rows(conn, places, after), _witnessed(conn, places, after)):
             for name, values in columns.items():
                 values.append(upto if name == "number" else row.get(name))
     return Extract(Ledger.HISTORY, after, upto, columns, full=False)
@@ -81,6 +91,22 @@ def _rows(conn: Connection, places: Scope, after: int) -> Iterator[Mapping[str, 
             kept = {"node": place.node, "epoch": places.epoch, "group": place.group, "tree": tree.name}
             for row in _rows_of(conn, tree, signed, after):
                 yield kept | {"recorded_at": signed.signed_at} | row
+
+
+def _witnessed(conn: Connection, places: Scope, after: int) -> Iterator[Mapping[str, Any]]:
+    """Yield what was witnessed since the last record at or before a position was stored."""
+    sql = "SELECT max(recorded_at) FROM blocks WHERE position = (SELECT max(position) FROM blocks WHERE position <= ?)"
+    ((since,),) = fetch(conn, sql, (after,))
+    for topic_id, place in places.topics.items():
+        kept = {"node": place.node, "epoch": places.epoch, "group": place.group, "kind": HistoryKind.WITNESSED}
+        news = read_news(conn, topic_id, (since or 0) - 1, "", MOST_ORIGINS)
+        notes = [(tree.note, tree.witnessed_at) for tree in news]
+        for found in read_findings(conn, topic_id):
+            if found.kind == FindingKind.FORK and found.found_at >= (since or 0):
+                notes += [(note, found.found_at) for note in (found.note, found.other_note) if note]
+        for note, at in notes:
+            stated = read_checkpoint(read_note(note.encode()).text)
+            yield kept | {"tree": stated.origin.tree, "size": stated.size, "content": note, "recorded_at": at}
 
 
 def _rows_of(conn: Connection, tree: _Tree, signed: StoredCheckpoint, after: int) -> Iterator[dict[str, Any]]:

@@ -14,11 +14,13 @@ from eventd.log.core.head import renew_epoch
 from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding
+from eventd.store.engine.statements import insert_row
 from eventd.testing import NOW, draft
 from federation.digest import digest
-from federation.history.checkpoints import read_checkpoint
+from federation.history.checkpoints import Checkpoint, LogOrigin, read_checkpoint, sign_checkpoint
 from federation.history.merkle import hash_leaf
-from federation.history.notes import read_note
+from federation.history.notes import LOG_KEY, NoteSigner, read_note
 from tests.support import plain_history as plain
 from tests.support.ledger_store import LedgerStore, as_rows
 
@@ -129,3 +131,23 @@ async def test_a_new_tree_takes_over_what_was_not_sealed(shelf: Grown) -> None:
     _, (opening, checkpoint) = await shelf.history(upto)
     assert (opening["tree"], opening["position"], checkpoint["size"]) == (new, 3, 3)
     assert await shelf.rows(Ledger.EVENTS, "leaf") == [1, 2, 1, 2]
+
+
+async def test_checkpoints_that_the_node_witnessed_are_shipped_when_its_log_goes_on(shelf: Grown) -> None:
+    topic = await shelf.log.topic("group:g")
+    origin = LogOrigin("g", "z", "z" * 16)
+    signer = NoteSigner(str(origin), LOG_KEY, OWNER.private)
+    notes = [sign_checkpoint(Checkpoint(origin, size, bytes(32)), signer).encode().decode() for size in (3, 5)]
+    row = {"topic_id": topic, "origin": str(origin), "node": "z", "log_key": signer.key.text(), "root": bytes(32)}
+    row |= {"size": 5, "note": notes[1], "opened_at": NOW, "witnessed_at": NOW}
+    await shelf.log.database.write(insert_row, "witnessed", row)
+    assert await shelf.history() == (0, [])
+    await shelf.publish(draft("e1"))
+    upto, (found,) = await shelf.history()
+    assert (upto, found["kind"], found["tree"], found["size"], found["node"]) == (1, "witnessed", "z" * 16, 5, "a")
+    assert (found["content"], found["recorded_at"], found["position"]) == (notes[1], NOW, None)
+    fork = NewFinding(str(origin), "z", FindingKind.FORK, 5, 3, notes[1], notes[0], "")
+    await shelf.log.database.write(keep_finding, topic, fork, NOW)
+    await shelf.publish(draft("e2"))
+    _, rows = await shelf.history(upto)
+    assert sorted({row["content"] for row in rows}) == sorted(notes)

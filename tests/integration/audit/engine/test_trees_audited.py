@@ -20,11 +20,12 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
+from eventd.log.history.trees import find_open_tree
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
-from eventd.store.engine.statements import execute
+from eventd.store.engine.statements import execute, insert_row
 from eventd.testing import ManualClock, draft
-from federation.history.checkpoints import Checkpoint, read_checkpoint, sign_checkpoint
+from federation.history.checkpoints import Checkpoint, read_checkpoint, read_origin, sign_checkpoint
 from federation.history.notes import LOG_KEY, NoteSigner, SignedNote, read_note
 from tests.support.campaign.lake_files import LakeFiles, Row
 from tests.support.lakes import NOON
@@ -200,3 +201,33 @@ async def test_a_database_that_was_taken_back_shows_in_its_next_tree(migrated_sq
     report = audit(LakeFiles(lake), policy=(NoteSigner(name, LOG_KEY, other).key,))
     assert [one.key for one in report.trees].count("other") == 1
     assert "forged" in {one.kind.value for one in report.findings}
+
+
+async def test_a_tree_that_ends_before_a_size_that_a_witness_has_cosigned_was_taken_back(
+    migrated_sqlite_url: str, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), tmp_path / "b.db")
+    node = await open_node(migrated_sqlite_url)
+    await node.declare(group="g")
+    await node.grow("g", "e1", "e2")
+    await node.seal("g")
+    topic = await node.log.topic("group:g")
+    tree = await node.log.database.read(find_open_tree, topic)
+    assert tree is not None
+    await close(node)
+    ship(migrated_sqlite_url, lake, now=LATER)
+    origin = read_origin(tree.origin)
+    note = sign_checkpoint(Checkpoint(origin, 9, b"r" * 32), NoteSigner(tree.origin, LOG_KEY, KEY)).encode().decode()
+    witness = await open_node(f"sqlite:///{tmp_path / 'b.db'}")
+    await witness.declare(group="g", node="b")
+    await witness.publish(draft("b1", group="g", node="b"))
+    row = {"topic_id": await witness.log.topic("group:g"), "origin": tree.origin, "node": "a", "log_key": tree.log_key}
+    row |= {"size": 9, "root": b"r" * 32, "note": note, "opened_at": NOON, "witnessed_at": NOON - 600 * SECOND}
+    await witness.log.database.write(insert_row, "witnessed", row)
+    await close(witness)
+    ship(f"sqlite:///{tmp_path / 'b.db'}", lake, now=LATER)
+    report = audit(LakeFiles(lake))
+    # Both databases are copies of one, which is the other finding.
+    assert findings(report) == [("epoch", "", 0, 0), ("rolled_back", "g", 3, 8)]
+    assert "b has cosigned size 9" in report.findings[0].detail

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from eventd.audit.segments.tree_leaves import LeafTerms, TreeMove, find_leaves, is_chosen
@@ -136,3 +137,18 @@ def test_rows_of_another_tree_or_node_are_refused() -> None:
     for change in ({"tree": "b" * 16}, {"node": "b"}, {"group": "h"}, {"kind": "other"}, {"content": "x"}):
         with pytest.raises(BadSegment, match="its row 1 is not one of a history"):
             rows_of(TREE.signed(5) | change)
+
+
+def test_what_a_witness_ships_of_a_tree_is_compared_too() -> None:
+    note = {"node": "w", "kind": "witnessed", "position": None}
+    signed = TREE.signed(300), TREE.signed(600, b"r" * 32), TREE.signed(950, b"s" * 32)
+    seen = [row | note for row in signed]
+    tree = evidence_of(TREE, [*HISTORY, *seen], [TREE.events])
+    result = check_tree(tree)
+    assert (tree.size, tree.last_signed, result.proven, spans(result.holes)) == (901, 950, 901, [])
+    assert spans(result.forks) == [(0, 599)]
+    lie = msgspec.structs.replace(rows_of(*seen).witnessed[0], size=1200, root=b"x" * 32)
+    tree = evidence_of(TREE, HISTORY, [TREE.events])
+    tree.checkpoints.append(lie)
+    assert ["in the ledger of w" in one.words for one in check_tree(tree).rewritten] == [True]
+    assert tree.last_signed == 901, "what the key did not sign says nothing of the tree"
