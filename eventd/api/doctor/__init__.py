@@ -2,7 +2,7 @@
 
 May import: api.admin, api.admin.deliveries, api.framework, dynamic, egress, egress.loop, groups, log.core,
     log.cursors, log.delivery, log.history, log.topics, log.witnesses, net, resources, resources.kinds, runtime,
-    settings, store.engine, store.rows, streams, text, tls, tracing.
+    settings, store.engine, store.rows, streams, text, tls, tracing, witnessing.
 """
 
 from __future__ import annotations

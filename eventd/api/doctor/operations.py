@@ -24,6 +24,7 @@ from eventd.api.doctor.report import Check, CheckStatus, report
 from eventd.api.doctor.streams import check_streams
 from eventd.api.doctor.surface import check_surface
 from eventd.api.doctor.tracing import check_tracing
+from eventd.api.doctor.trees import check_key_file, check_trees, read_group_trees
 from eventd.api.doctor.witnesses import check_witnesses, read_witness_state
 from eventd.api.framework.operations import Params, Services
 from eventd.groups.callback_history import count_losses
@@ -88,6 +89,17 @@ def _check_histories(conn: Connection, configs: Sequence[GroupConfig], now: int)
     return [check for state in found if state is not None for check in check_witnesses(state)]
 
 
+async def _check_trees(services: Services, configs: Sequence[GroupConfig], now: int) -> list[Check]:
+    settings, path = services.settings, services.database.path
+    facts = await services.database.read(read_group_trees, configs)
+    checks = [*check_trees(facts, now, running=settings is not None)]
+    if facts and settings is not None:
+        # Beside the database where that is a file, as the head file.
+        folder = settings.data_dir if path is None else path.parent
+        checks += await asyncio.to_thread(check_key_file, folder)
+    return checks
+
+
 async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, Any], list[Action]]:
     groups, now = await read_groups(services, params.group), services.clock.now()
     checks = [
@@ -101,6 +113,7 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     checks += [] if params.group else check_tracing()
     checks += await services.database.read(_read_callbacks, params.group, now)
     checks += await services.database.read(_check_histories, configs, now)
+    checks += await _check_trees(services, configs, now)
     if not params.group:
         if services.settings is not None and services.settings.routemaster_listen is not None:
             topic = await services.database.read(find_topic, ROUTEMASTER)

@@ -1,0 +1,100 @@
+"""Checks the histories of groups: whether records are sealed in time, and whether the file of the keys is safe."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from eventd.api.doctor.report import Check, CheckStatus
+from eventd.api.framework.moments import show_time
+from eventd.groups.lookup import read_group_topic
+from eventd.log.core.head import read_head
+from eventd.log.core.scan import scan
+from eventd.log.history.trees import Tree, find_open_tree, read_next_leaf, read_trees
+from eventd.resources.configuration import GroupConfig
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection
+from eventd.text.duration import DAY, format_duration
+from eventd.text.plural import counted
+from eventd.witnessing.node_keys import KEY_FILE
+
+SEALED_WITHIN: Final = 60 * SECOND
+"""How long a record may wait for a checkpoint before the check warns (microseconds)."""
+DAMAGE_SHOWN: Final = 7 * DAY
+"""For how long the end of a damaged tree is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTrees:
+    """The trees of a group. `unsealed`: how many leaves are in no checkpoint; `waiting_since`: since when the first is.
+
+    `damaged` is the tree that the present one follows, if it ended because of damage; `opened_at`: that of the present
+    one.
+    """
+
+    group: str
+    present: Tree | None
+    unsealed: int = 0
+    waiting_since: int | None = None
+    damaged: Tree | None = None
+
+
+def read_group_trees(conn: Connection, groups: Sequence[GroupConfig]) -> list[GroupTrees]:
+    """Return the trees of the groups that keep a history."""
+    return [_read(conn, group.name) for group in groups if group.keeps_history]
+
+
+def _read(conn: Connection, group: str) -> GroupTrees:
+    topic = read_group_topic(conn, group)
+    present = find_open_tree(conn, topic.id)
+    if present is None:
+        return GroupTrees(group, None)
+    own = scan(conn, topic.id, present.position, read_head(conn).last, own=True)
+    first = next((block.recorded_at for block in own if block.tree == present.id), None)
+    before = next((tree for tree in read_trees(conn, topic.id) if tree.id < present.id), None)
+    damaged = before if before is not None and before.trouble else None
+    return GroupTrees(group, present, read_next_leaf(conn, topic.id) - present.size, first, damaged)
+
+
+def check_trees(facts: Sequence[GroupTrees], now: int, *, running: bool) -> Iterator[Check]:
+    """Yield a check for each problem. Records wait for a checkpoint as long as no node is `running`."""
+    for one in facts:
+        name = f"{one.group} history"
+        if one.present is None:
+            if running:
+                detail, remedy = "the group keeps a history, and no tree is open", "see the log of the node"
+                yield Check(name, CheckStatus.WARN, "history-not-begun", detail, remedy, group=one.group)
+            continue
+        waited = 0 if one.waiting_since is None else now - one.waiting_since
+        if running and waited > SEALED_WITHIN:
+            detail = (
+                f"{counted(one.unsealed, 'leaf', 'leaves')} of {one.present.origin} in no checkpoint, the first for"
+                f" {format_duration(waited // SECOND * SECOND)}; the last checkpoint has size {one.present.size}"
+            )
+            remedy = "see the log of the node; after a start, a node signs nothing before a peer has answered"
+            yield Check(name, CheckStatus.WARN, "history-unsealed", detail, remedy, group=one.group)
+        if one.damaged is not None and now - one.present.opened_at < DAMAGE_SHOWN:
+            detail = (
+                f"{one.damaged.origin} ended at size {one.damaged.size}, at {show_time(one.present.opened_at)}:"
+                f" {one.damaged.trouble}"
+            )
+            remedy = "find out who changed the database, or which disk fails; compare it with a backup"
+            yield Check(name, CheckStatus.WARN, "history-damaged", detail, remedy, group=one.group)
+
+
+def check_key_file(folder: Path) -> list[Check]:
+    """Return a check if the file with the keys of a running node is missing, or if other users may access it."""
+    path, name = folder / KEY_FILE, "history keys"
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        detail = f"{path}: {error.strerror}"
+        remedy = "restore the file from where you keep it; the next start makes another key and opens new trees"
+        return [Check(name, CheckStatus.FAIL, "history-key-missing", detail, remedy)]
+    if mode & 0o077:
+        detail = f"{path} has mode {mode:04o}: other users of this machine may sign in this node's name"
+        return [Check(name, CheckStatus.WARN, "history-key-open", detail, f"chmod 600 {path}")]
+    return []

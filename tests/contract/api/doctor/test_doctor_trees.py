@@ -1,0 +1,64 @@
+"""What doctor says of the trees of histories and of the file with their keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eventd.api.doctor.trees import DAMAGE_SHOWN, SEALED_WITHIN, check_key_file, check_trees, read_group_trees
+from eventd.log.core.eventlog import EventLog
+from eventd.resources.configuration import GroupConfig, group_of
+from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.store.engine.statements import execute
+from eventd.testing import NOW
+from eventd.witnessing.node_keys import load_history_keys
+from tests.support.histories import emit, signed, start
+
+
+def config(mode: str = "record") -> GroupConfig:
+    return group_of("g", EventGroupSpec.model_validate({"nodeName": "site-a", "history": {"mode": mode}}))
+
+
+async def said(log: EventLog, now: int = NOW, *, running: bool = True, mode: str = "record") -> list[tuple[str, str]]:
+    facts = await log.database.read(read_group_trees, [config(mode)])
+    return [(check.code, check.detail) for check in check_trees(facts, now, running=running)]
+
+
+async def test_events_that_wait_for_a_checkpoint_are_reported_after_a_minute(log: EventLog) -> None:
+    assert [code for code, _ in await said(log)] == ["history-not-begun"]
+    topic, _ = await start(log)
+    await emit(log, topic, "a")
+    await signed(log, topic)
+    assert await said(log, NOW + 10 * SEALED_WITHIN) == []
+    await emit(log, topic, "b", "c")
+    assert await said(log, NOW + SEALED_WITHIN) == []
+    late = NOW + 3 * SEALED_WITHIN
+    [(code, detail)] = await said(log, late)
+    assert code == "history-unsealed"
+    assert "2 leaves of eventd/g/site-a/" in detail
+    assert "for 3m0s; the last checkpoint has size 2" in detail
+    assert await said(log, late, running=False) == [], "without a node, none is expected"
+    assert await said(log, late, mode="off") == []
+
+
+async def test_a_damaged_tree_is_reported_for_a_week(log: EventLog) -> None:
+    topic, tree = await start(log)
+    await emit(log, topic, "a")
+    await signed(log, topic)
+    await log.database.write(execute, "UPDATE trees SET trouble = 'a tile is missing'")
+    await start(log)
+    await signed(log, topic)
+    [(code, detail)] = await said(log, NOW + DAMAGE_SHOWN - 1)
+    assert (code, detail) == (
+        "history-damaged",
+        f"{tree.origin} ended at size 2, at 2026-11-20T12:00:00Z: a tile is missing",
+    )
+    assert await said(log, NOW + DAMAGE_SHOWN) == []
+
+
+async def test_the_file_of_the_keys_must_be_there_and_private(log: EventLog, tmp_path: Path) -> None:
+    assert [check.code for check in check_key_file(tmp_path)] == ["history-key-missing"]
+    load_history_keys(tmp_path, log.chance)
+    assert check_key_file(tmp_path) == []
+    (tmp_path / "history.key").chmod(0o640)
+    [check] = check_key_file(tmp_path)
+    assert (check.code, check.remedy) == ("history-key-open", f"chmod 600 {tmp_path / 'history.key'}")
