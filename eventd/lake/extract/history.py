@@ -15,14 +15,13 @@ from eventd.lake.extract.result import Extract, no_rows
 from eventd.lake.extract.scope import Scope
 from eventd.lake.history_rows import MOST_HASHES, HistoryKind, write_hashes
 from eventd.lake.schema import Ledger
-from eventd.log.history.trees import StoredCheckpoint, read_checkpoint_of, tile_reader
+from eventd.log.history.trees import StoredCheckpoint, first_position, read_checkpoint_of, tile_reader
 from eventd.log.witnesses.findings import FindingKind, read_findings
 from eventd.log.witnesses.witnessed import MOST_ORIGINS, read_news
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from federation.errors import MalformedHistory
 from federation.history.checkpoints import read_checkpoint, read_origin
-from federation.history.entries import read_opening_entry
 from federation.history.notes import read_note
 from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, read_hashes
 
@@ -113,7 +112,7 @@ def _rows_of(conn: Connection, tree: _Tree, signed: StoredCheckpoint, after: int
     """Yield the rows of one tree: its opening, if it is new, new hashes, the lowest level first, and a checkpoint."""
     first = _leaves_before(conn, tree, after)
     if first == 0:
-        note, position = tree.opening[1:].decode(), _first_position(tree)
+        note, position = tree.opening[1:].decode(errors="replace"), first_position(tree.opening)
         yield {
             "kind": HistoryKind.OPENING,
             "position": position,
@@ -156,13 +155,14 @@ def _hashes(conn: Connection, tree: _Tree, size: int, level: int, begin: int, en
 
 def _leaves_before(conn: Connection, tree: _Tree, after: int) -> int:
     """Return how many leaves of a tree are of records up to the position `after`; 0 if its opening is later, too."""
+    begin = first_position(tree.opening)
     sql = (
-        "SELECT leaf, position, records FROM blocks WHERE topic_id = ? AND tree = ? AND position <= ?"
+        "SELECT leaf, position, records FROM blocks WHERE topic_id = ? AND tree = ? AND position >= ? AND position <= ?"
         " ORDER BY position DESC LIMIT 1"
-    )
-    for leaf, position, records in fetch(conn, sql, (tree.topic_id, tree.id, after)):
+    )  # from the tree's opening on: the blocks before it may be all of the log
+    for leaf, position, records in fetch(conn, sql, (tree.topic_id, tree.id, begin, after)):
         return int(leaf + min(after - position + 1, records))
-    if _first_position(tree) > after or _evicted(conn, tree) > after:
+    if begin > after or _evicted(conn, tree) > after:
         return 0  # nothing was shipped, or it is not known any more what was: all hashes are shipped again
     sql = "SELECT leaf FROM blocks WHERE topic_id = ? AND tree = ? AND position > ? ORDER BY position LIMIT 1"
     rows = fetch(conn, sql, (tree.topic_id, tree.id, after))
@@ -185,10 +185,6 @@ def _lost_leaves(conn: Connection, tree: _Tree, first: int, size: int, after: in
 def _evicted(conn: Connection, tree: _Tree) -> int:
     ((position,),) = fetch(conn, "SELECT evicted_position FROM topics WHERE id = ?", (tree.topic_id,))
     return int(position)
-
-
-def _first_position(tree: _Tree) -> int:
-    return read_opening_entry(tree.opening).opening.position
 
 
 def _read_trees(conn: Connection) -> list[_Tree]:

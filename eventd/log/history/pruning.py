@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from eventd.log.history.trees import DAY, Tree, read_trees
+from eventd.log.history.trees import DAY, Tree, first_position, read_trees
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
-from federation.history.entries import read_opening_entry
 from federation.history.merkle import HASH_SIZE
 from federation.history.tiles import TILE_WIDTH
 
@@ -83,7 +82,7 @@ def _first_stored(conn: Connection, tree: Tree, topic_id: int) -> int:
     Only blocks between its opening and its last checkpoint are looked at: of a tree that has ended, these are few or
     gone, and the later ones may be all of the log.
     """
-    begin = read_opening_entry(tree.opening).opening.position
+    begin = first_position(tree.opening)
     sql = (
         "SELECT leaf FROM blocks WHERE topic_id = ? AND position >= ? AND position <= ? AND own = 1 AND tree = ?"
         " ORDER BY position LIMIT 1"

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute_many, fetch, for_update
-from federation.errors import MalformedHistory
+from federation.errors import HistoryError, MalformedHistory
+from federation.history.entries import read_opening_entry
 from federation.history.merkle import HASH_SIZE
 from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, TileReader
 
@@ -57,6 +58,17 @@ def find_open_tree(conn: Connection, topic_id: int) -> Tree | None:
     """Return the tree in which new records of a topic get leaves; None if they get none."""
     rows = fetch(conn, "SELECT tree FROM topics WHERE id = ? AND tree IS NOT NULL", (topic_id,))
     return read_tree(conn, rows[0][0]) if rows else None
+
+
+def first_position(opening: bytes) -> int:
+    """Return the first position with a leaf in a tree with this opening entry; 1 for an entry that was damaged.
+
+    What prunes and ships trees must continue with a damaged one: the entry is found wrong where it is proven.
+    """
+    try:
+        return read_opening_entry(opening).opening.position
+    except HistoryError:
+        return 1
 
 
 def read_checkpoint_of(conn: Connection, tree_id: int) -> StoredCheckpoint | None:

@@ -12,10 +12,11 @@ from eventd.lake.history_rows import HistoryKind, read_hash_row
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.history.open_tree import TreeOwner, open_tree
+from eventd.log.history.pruning import TileLimits, find_surplus
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding
-from eventd.store.engine.statements import insert_row
+from eventd.store.engine.statements import execute, insert_row
 from eventd.testing import NOW, draft
 from federation.digest import digest
 from federation.history.checkpoints import Checkpoint, LogOrigin, read_checkpoint, sign_checkpoint
@@ -64,6 +65,18 @@ async def test_own_events_have_their_leaf_and_others_have_none(shelf: Grown) -> 
     await shelf.publish(draft("far", node="z", path="z"))
     assert await shelf.rows(Ledger.EVENTS, "tree") == [None, tree, tree, None]
     assert await shelf.rows(Ledger.EVENTS, "leaf") == [None, 1, 2, None]
+
+
+async def test_a_damaged_opening_entry_is_shipped_as_it_is_and_stops_neither_shipping_nor_pruning(shelf: Grown) -> None:
+    await shelf.open()
+    await shelf.publish(*events(1, 2))
+    await shelf.seal()
+    await shelf.log.database.write(execute, "UPDATE trees SET opening = ?", (b"\x00\xffdamaged",))
+    upto, (opening, checkpoint) = await shelf.history()
+    assert (upto, opening["content"], checkpoint["kind"]) == (2, "\ufffddamaged", "checkpoint")
+    assert await shelf.history(upto) == (upto, [])
+    topic = await shelf.log.topic("group:g")
+    assert await shelf.log.database.read(find_surplus, topic, TileLimits(0, None), NOW) is None
 
 
 async def test_a_tree_is_shipped_as_far_as_it_is_sealed_and_goes_on_from_there(shelf: Grown) -> None:
