@@ -18,6 +18,8 @@ from eventd.log.witnesses.keys import StoredKey, forget_keys, read_keys
 from eventd.log.witnesses.witnessed import WitnessedTree, forget_trees, read_witnessed
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
+from federation.errors import HistoryError
+from federation.history.checkpoints import read_checkpoint
 from federation.history.fork_file import ForkFile
 from federation.history.forms import write_base64
 from federation.history.notes import read_note
@@ -120,14 +122,29 @@ def _read_finding(conn: Connection, params: ShowFinding) -> dict[str, Any]:
     found = find_finding(conn, topic.id, params.id)
     if found is None:
         raise NotFound(f"group {params.group} has no finding {params.id}", hint="list them: routerctl log witnesses")
-    is_fork = found.kind == FindingKind.FORK and found.note.startswith("eventd/") and "\n" in found.other_note
-    file = ForkFile((read_note(found.note.encode()), read_note(found.other_note.encode()))) if is_fork else None
+    file = _fork_file(found)
     return {
         **_show_finding(found),
         "note": found.note,
         "otherNote": found.other_note,
         "file": None if file is None else json.loads(file.encode()),
     }
+
+
+def _fork_file(found: HistoryFinding) -> ForkFile | None:
+    """Return the file that shows a fork to others; None without two checkpoints of one size, which alone show it.
+
+    A node also forks with a wrong proof between two sizes, or with an opening entry that names another root.
+    """
+    if found.kind != FindingKind.FORK or found.size != found.other_size:
+        return None
+    try:
+        notes = read_note(found.note.encode()), read_note(found.other_note.encode())
+        for note in notes:
+            read_checkpoint(note.text)
+    except HistoryError:
+        return None
+    return ForkFile(notes)
 
 
 class ResetWitness(Params):

@@ -11,6 +11,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.witnesses.cosignatures import note_witness_state
 from eventd.log.witnesses.witnessed import OfferFrom, decide
 from eventd.testing import NOW, ManualClock
+from federation.history.entries import OpeningReason, PreviousTree
 from federation.history.fork_file import check_fork
 from federation.history.witnessing import KeySource, Offer
 from tests.support.group_ledger import GroupLedger
@@ -49,6 +50,18 @@ async def test_held_trees_keys_and_findings_are_shown(books: GroupLedger) -> Non
     assert proven.first.root != proven.second.root
     with pytest.raises(NotFound, match="no finding 99"):
         await books.call("history.finding", group="g", id=99)
+
+
+async def test_a_fork_that_two_checkpoints_do_not_show_has_no_file(books: GroupLedger) -> None:
+    tree = GrowingTree().grow("x")
+    await offer(books, tree.offer())
+    await offer(books, GrowingTree().grow("y", "z").offer(2))
+    other = PreviousTree(tree.origin, 2, bytes(32))
+    await offer(books, GrowingTree("u", reason=OpeningReason.EPOCH, previous=other).offer())
+    found = (await books.call("history.witnesses", group="g"))["findings"]
+    assert [(one["kind"], one["size"], one["otherSize"]) for one in found] == [("fork", 2, 3), ("fork", 2, 2)]
+    for one in found:
+        assert (await books.call("history.finding", group="g", id=one["id"]))["file"] is None
 
 
 async def test_a_reset_confirms_findings_and_forgets_trees_and_keys(books: GroupLedger) -> None:
