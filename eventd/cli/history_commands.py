@@ -35,9 +35,45 @@ HISTORY: Final[dict[str, Leaf | Branch]] = {
                 "history.export.export",
                 "Write a tree to a folder, in the layout that tools for transparency logs read.",
             ),
+            "witnesses": Branch(
+                "Show the witnesses of this node's tree, and reset what is known of a node.",
+                {
+                    "list": Leaf(
+                        "history.witnesses.witnesses",
+                        "List the peers as witnesses of this node's tree, and what this node holds of theirs.",
+                    ),
+                    "reset": Leaf(
+                        "history.witnesses.reset",
+                        "Confirm the findings about a node, and forget its keys and trees: what it shows next is taken"
+                        " over.",
+                    ),
+                },
+                usual="list",
+            ),
+            "findings": Branch(
+                "Show findings about trees: forks, rollbacks, and what could not be proven.",
+                {
+                    "list": Leaf(
+                        "history.witnesses.findings",
+                        "List findings about trees: forks, rollbacks, and what could not be proven.",
+                    ),
+                    "show": Leaf(
+                        "history.witnesses.finding",
+                        "Show a finding with the notes that it rests on; with -o, write a fork as a file for `routerctl"
+                        " prove check`.",
+                    ),
+                },
+                usual="list",
+            ),
             "keys": Branch(
-                "Show the public keys of trees.",
-                {"list": Leaf("history.log.keys", "Print the public keys of a group's trees as a policy file.")},
+                "Show the public keys of trees, and rotate the key of this node.",
+                {
+                    "list": Leaf("history.log.keys", "Print the public keys of a group's trees as a policy file."),
+                    "rotate": Leaf(
+                        "history.witnesses.rotate",
+                        "Replace the key that signs the trees of this node; each group with a history opens a tree.",
+                    ),
+                },
                 usual="list",
             ),
         },

@@ -13,7 +13,7 @@ from eventd.log.history.open_tree import TreeOwner
 from eventd.log.witnesses.findings import FindingKind
 from eventd.log.witnesses.keys import Pins
 from eventd.log.witnesses.own_notes import OwnNote, Shown, take_own_note
-from eventd.log.witnesses.witnessed import compare_notes, read_of
+from eventd.log.witnesses.witnessed import compare_notes, keep_compared, read_of
 from eventd.resources.configuration import GroupConfig
 from federation.history.exchange import fit_notes
 from federation.history.notes import NoteSigner
@@ -117,12 +117,10 @@ class GroupWitness:
 
     async def take_others(self, notes: Sequence[str], teller: str) -> None:
         """Compare notes of other nodes' trees, which a peer passes on, with what is held of them."""
-        if notes:
-            group = self.config().name
-            found = await self.log.database.write(
-                compare_notes, self.topic_id, group, notes, teller, self.log.clock.now()
-            )
-            self.report(found, teller)
+        group, database = self.config().name, self.log.database
+        found = await database.read(compare_notes, self.topic_id, group, notes, teller) if notes else []
+        if found:
+            self.report(await database.write(keep_compared, self.topic_id, found, self.log.clock.now()), teller)
 
     def report(self, found: Iterable[FindingKind], peer: str) -> None:
         """Log and count new findings."""

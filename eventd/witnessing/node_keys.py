@@ -51,6 +51,20 @@ def load_history_keys(folder: Path, chance: Chance) -> NodeKeys:
         raise _unusable(path, error) from None
 
 
+def read_witness_key(folder: Path, group: str, node: str) -> str | None:
+    """Return the verifier key with which a node cosigns in a group; None before it has one."""
+    from federation.history.notes import WITNESS_KEY, NoteSigner
+    from federation.history.witnessing import witness_name
+
+    try:
+        secrets = _parse((folder / KEY_FILE).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    if WITNESS not in secrets:
+        return None
+    return NoteSigner(witness_name(group, node), WITNESS_KEY, _keys(secrets).witness).key.text()
+
+
 def stamp_of(folder: Path) -> int:
     """Return a number that changes when the key file is replaced; 0 without one."""
     try:

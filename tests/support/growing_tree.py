@@ -26,10 +26,11 @@ class GrowingTree:
     previous: PreviousTree | None = None
     retired: NoteSigner | None = None
     node: str = "a"
+    group: str = "g"
     entries: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.origin = LogOrigin("g", self.node, self.name * 16)
+        self.origin = LogOrigin(self.group, self.node, self.name * 16)
         self.signer = NoteSigner(str(self.origin), LOG_KEY, self.key)
         opening = Opening(self.origin, self.signer.key, self.reason, 1, NOW, self.previous)
         signers = [self.signer, self.retired] if self.retired else [self.signer]

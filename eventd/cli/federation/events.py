@@ -36,12 +36,6 @@ DEFAULTS = ("type", "subject", "sourceNode", "ttl")
 OPTION_OF = {"id": "--id", "dedupeKey": "--dedupe-key", "payload": "--payload", "observedAt": "--observed-at"}
 
 
-class WaitFor(StrEnum):
-    """What `--wait` waits for."""
-
-    SEALED = "sealed"
-
-
 class Status(StrEnum):
     """The states of a delivery, declared here so that help and completion do not load the node."""
 
@@ -99,7 +93,13 @@ StdinOption = Annotated[
     ),
 ]
 WaitOption = Annotated[
-    WaitFor | None, typer.Option("--wait", help="Wait until the event is in a signed checkpoint of the history.")
+    str,
+    typer.Option(
+        "--wait",
+        metavar="FOR",
+        help="`sealed`: wait until the event is in a signed checkpoint of the history; `witnessed[=N]`: until N peers"
+        " (default: 1) have cosigned one.",
+    ),
 ]
 PatienceOption = Annotated[
     Duration, typer.Option("--timeout", metavar="DURATION", help="How long --wait waits, such as 10s.")
@@ -137,7 +137,7 @@ async def emit(
         str, typer.Option("--observed-at", metavar="TIME", help="Time of the observation, RFC 3339 (default: now).")
     ] = "",
     stdin: StdinOption = False,
-    wait: WaitOption = None,
+    wait: WaitOption = "",
     patience: PatienceOption = USUAL_PATIENCE,
 ) -> None:
     """Store an event durably; the node then sends it to the group's peers."""
@@ -157,24 +157,34 @@ async def emit(
         return
     if not type:
         raise typer.BadParameter("add --type, or read events with --stdin")
-    name = await one_group(session, group)
+    least, name = _witnesses_of(wait), await one_group(session, group)
     answer = await session.call("events.emit", group=name, events=[fields])
     (result,) = answer["results"]
     shown = result["event"] or {**fields, "id": result["id"]}
-    if wait is not None:
+    if wait:
         from eventd.cli.history.sealed import wait_sealed
 
-        shown = {**shown, "history": await wait_sealed(session, name, result["id"], patience)}
+        shown = {**shown, "history": await wait_sealed(session, name, result["id"], least, patience)}
     session.out.one(EVENTS, shown, name=_event_name)
     if session.out.is_table and result["result"] != "new":
         note(f"note: {result['id']} exists already: {result['result']}")
 
 
-async def _emit_lines(session: Session, group: str, fields: Mapping[str, Any], wait: WaitFor | None) -> None:
+def _witnesses_of(wait: str) -> int:
+    """Return how many peers must have cosigned before `--wait` ends. Raises BadParameter."""
+    what, given, count = wait.partition("=")
+    if what == "witnessed" and (not given or (count.isdecimal() and 0 < int(count) <= 1000)):
+        return int(count) if given else 1
+    if wait in ("", "sealed"):
+        return 0
+    raise typer.BadParameter(f"--wait is {wait!r}: write sealed, witnessed, or witnessed=N")
+
+
+async def _emit_lines(session: Session, group: str, fields: Mapping[str, Any], wait: str) -> None:
     """Emit the events of standard input; `fields` fill in what lines lack. Raises BadParameter for one event's own."""
     from eventd.cli.federation.emit_lines import emit_lines
 
-    if wait is not None:
+    if wait:
         raise typer.BadParameter("--wait applies to one event, and not with --stdin")
     own = [name for name in fields if name not in DEFAULTS]
     if own:

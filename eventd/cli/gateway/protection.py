@@ -22,6 +22,8 @@ ENDING: Final = {
     "callbacks.pause": "pause the callback {callback}",
     "callbacks.reset": "move the callback {callback} to another position",
     "callback_letters.drop": "drop dead letters of the callback {callback}",
+    "history.reset": "forget the keys and trees of {node} in the group {group}",
+    "history.rotate": "replace the key that signs the trees of the node",
     "jobs.cancel": "cancel the job {number}",
     "dynamic.delete": "delete the part {source}",
     "keys.revoke": "revoke the key {name}",

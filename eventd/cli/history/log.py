@@ -184,3 +184,5 @@ async def keys(session: Session, group: GroupOption = "") -> None:
             session.out.line(tree["key"])
     else:
         session.out.document(answer["policy"].removesuffix("\n"))
+        if answer["witness"]:
+            note(f"note: this node cosigns with {answer['witness']}")

@@ -288,15 +288,14 @@ def forget_trees(conn: Connection, topic_id: int, node: str, now: int) -> int:
 # --- notes that other nodes pass on -------------------------------------------------------------------------------
 
 
-def compare_notes(
-    conn: Connection, topic_id: int, group: str, notes: Sequence[str], teller: str, now: int
-) -> tuple[FindingKind, ...]:
-    """Compare notes that another node passes on with what is held; return the kinds of new findings.
+def compare_notes(conn: Connection, topic_id: int, group: str, notes: Sequence[str], teller: str) -> list[NewFinding]:
+    """Compare notes that another node passes on with what is held; return what does not fit, for `keep_compared`.
 
     Two roots at one size are a fork. Two sizes are pending until the tree's own node has proven that both fit. A note
-    of a tree that is not held proves nothing here: a node that passes notes on teaches no key.
+    of a tree that is not held proves nothing here: a node that passes notes on teaches no key. Signatures are verified
+    in a read, because a writer must not wait for them.
     """
-    found: list[FindingKind] = []
+    found: list[NewFinding] = []
     for text in notes:
         try:
             note = read_note(text.encode(errors="replace"))
@@ -304,17 +303,28 @@ def compare_notes(
             tree = find_witnessed(conn, topic_id, str(stated.origin)) if stated.origin.group == group else None
             if tree is None or (stated.size, stated.root) == (tree.size, tree.root):
                 continue
+            if stated.size != tree.size and has_pending(conn, topic_id, tree.origin):
+                continue
             open_checkpoint(note, tree.key)
         except HistoryError:
             continue  # it proves nothing, also not about its teller, which may have it from another node
+        detail = f"{teller} holds {stated.size} leaves of {tree.origin}, this node {tree.size}"
         if stated.size == tree.size:
             detail = (
                 f"{tree.origin} has two roots at size {tree.size}: {tree.root.hex()} was cosigned here,"
                 f" {stated.root.hex()} is what {teller} holds"
             )
-            found += _kept(conn, topic_id, _fork(tree, stated, note, detail), now)
-        elif not has_pending(conn, topic_id, tree.origin):
-            detail = f"{teller} holds {stated.size} leaves of {tree.origin}, this node {tree.size}"
-            pending = _fork(tree, stated, note, detail)._replace(kind=FindingKind.PENDING)
-            keep_finding(conn, topic_id, pending, now)
-    return tuple(found)
+        kind = FindingKind.FORK if stated.size == tree.size else FindingKind.PENDING
+        found.append(_fork(tree, stated, note, detail)._replace(kind=kind))
+    return found
+
+
+def keep_compared(conn: Connection, topic_id: int, found: Sequence[NewFinding], now: int) -> tuple[FindingKind, ...]:
+    """Keep what `compare_notes` has found, one pending pair of each tree; return the kinds of what is new."""
+    kept: list[FindingKind] = []
+    for one in found:
+        if one.kind is FindingKind.PENDING and has_pending(conn, topic_id, one.origin):
+            continue
+        if keep_finding(conn, topic_id, one, now) and one.kind is not FindingKind.PENDING:
+            kept.append(one.kind)
+    return tuple(kept)

@@ -84,6 +84,8 @@ async def test_a_peer_cosigns_each_checkpoint(pair: tuple[Site, Site]) -> None:
     _, signed = await cosigned(a, 3)
     names = [one.name for one in read_note(signed.note.encode()).signatures]
     assert names[1:] == ["eventd/edge/b/witness"]
+    leaf = await a.ask("history.leaf", group="edge", id="e2")
+    assert (leaf["sealed"], leaf["witnesses"]) == (True, 1)
     [tree] = await held(b, "a")
     assert (tree.size, tree.root) == (3, signed.root)
     count = a.running.metrics.registry.get_sample_value(

@@ -14,6 +14,7 @@ from eventd.groups.lookup import find_group, read_group_topic
 from eventd.log.core.listing import read_first_position, read_id_places
 from eventd.log.history.proving import EventLeaf, NotProven, find_leaf, prove_event
 from eventd.log.history.trees import read_checkpoint_of
+from eventd.log.witnesses.cosignatures import count_cosigned
 from eventd.store.engine.database import Connection
 from federation.digest import digest
 from federation.history.checkpoints import read_origin
@@ -57,6 +58,7 @@ def _read_leaf(conn: Connection, params: OneLeaf) -> dict[str, Any]:
         **show_place(leaf.tree.origin, leaf.index),
         "digest": digest(leaf.body).hex(),
         "sealed": leaf.index < leaf.tree.size,
+        "witnesses": count_cosigned(conn, leaf.tree.id, leaf.index + 1),
         "size": leaf.tree.size,
         "signedAt": None if last is None else show_time(last.signed_at),
         "damage": leaf.tree.trouble,

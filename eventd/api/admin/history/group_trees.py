@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from pydantic import Field
 
+from eventd.api.admin.history.key_folder import key_folder
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import NotFound
@@ -23,6 +25,7 @@ from eventd.resources.configuration import GroupConfig
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
+from eventd.witnessing.node_keys import read_witness_key
 from federation.errors import HistoryError
 from federation.history.checkpoints import read_origin
 from federation.history.entries import read_opening_entry
@@ -95,15 +98,22 @@ class ShowKeys(Params):
 
 async def show_keys(services: Services, params: ShowKeys) -> dict[str, Any]:
     """Return the verifier key of each tree of a group, the newest first, and a file that pins them all."""
-    trees = await services.database.read(_read_all, params.group)
+    trees, group = await services.database.read(_read_keys, params.group)
+    folder = key_folder(services)
+    cosigns = None if folder is None else await asyncio.to_thread(read_witness_key, folder, group.name, group.node_name)
     return {
         "group": params.group,
+        "witness": cosigns,
         "trees": [
             {"origin": tree.origin, "key": tree.log_key, "openedAt": show_time(tree.opened_at), "size": tree.size}
             for tree in trees
         ],
         "policy": "".join([*(f"log {tree.log_key}\n" for tree in trees), "quorum none\n"]),
     }
+
+
+def _read_keys(conn: Connection, group: str) -> tuple[list[Tree], GroupConfig]:
+    return _read_all(conn, group), find_group(conn, group)
 
 
 def _read_all(conn: Connection, group: str) -> list[Tree]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from eventd.api.admin.history.key_folder import key_folder
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict, SettingsError, Unavailable
 from eventd.groups.lookup import read_group_topic
@@ -31,7 +31,9 @@ class RotateKey(Params):
 async def rotate(services: Services, params: RotateKey) -> dict[str, Any]:
     """Replace the key of this node's trees by a new one: each group with a history opens a tree that is signed with
     it."""
-    folder = _folder(services)
+    folder = key_folder(services)
+    if folder is None:
+        raise Unavailable("the key file is in the data directory of the node, which does not run", hint="start it")
     try:
         keys = await asyncio.to_thread(rotate_log_key, folder, services.log.chance, lost=params.lost)
     except SettingsError as error:
@@ -41,16 +43,6 @@ async def rotate(services: Services, params: RotateKey) -> dict[str, Any]:
         services.log.wakeups.touch(topic_id)  # its tree is opened at once
     public = keys.log.public_key().public_bytes_raw()
     return {"key": write_base64(public), "lost": params.lost, "groups": sorted(topics)}
-
-
-def _folder(services: Services) -> Path:
-    """Return the folder of the key file. Raises Unavailable where only a running node knows it."""
-    path = services.database.path
-    if path is not None:
-        return path.parent
-    if services.settings is None:
-        raise Unavailable("the key file is in the data directory of the node, which does not run", hint="start it")
-    return services.settings.data_dir
 
 
 def _read_topics(conn: Connection) -> dict[str, int]:

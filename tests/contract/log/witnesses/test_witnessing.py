@@ -9,9 +9,26 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.witnesses import findings, witnessed
-from eventd.log.witnesses.findings import FindingKind, confirm_findings, count_open, is_forked, read_findings
+from eventd.log.witnesses.findings import (
+    FindingKind,
+    confirm_findings,
+    count_open,
+    expire_pending,
+    is_forked,
+    read_findings,
+    read_pending,
+    settle_pending,
+)
 from eventd.log.witnesses.keys import LOG, Pins, forget_keys, read_keys
-from eventd.log.witnesses.witnessed import Decision, OfferFrom, compare_notes, decide, forget_trees, read_of
+from eventd.log.witnesses.witnessed import (
+    Decision,
+    OfferFrom,
+    compare_notes,
+    decide,
+    forget_trees,
+    keep_compared,
+    read_of,
+)
 from eventd.testing import NOW
 from federation.history.entries import OpeningReason
 from federation.history.fork_file import ForkFile, check_fork
@@ -54,7 +71,8 @@ class WitnessLog:
 
     async def hear(self, *notes: SignedNote) -> tuple[FindingKind, ...]:
         texts = [note.encode().decode() for note in notes]
-        return await self.log.database.write(compare_notes, self.topic, "g", texts, "c", self.now)
+        found = await self.log.database.read(compare_notes, self.topic, "g", texts, "c")
+        return await self.log.database.write(keep_compared, self.topic, found, self.now)
 
     async def keys(self) -> list[tuple[str, bytes]]:
         return [(one.source, one.key) for one in await self.log.database.read(read_keys, self.topic)]
@@ -303,3 +321,19 @@ async def test_a_reset_forgets_the_trees_of_a_node_and_is_recorded(witness: Witn
     assert await witness.log.database.write(forget_trees, witness.topic, "a", NOW) == 1
     assert await witness.found() == [("reset", 2, 0)]
     assert await witness.cosigned(tree.offer()) == 2
+
+
+async def test_two_sizes_wait_for_a_proof_of_their_node_and_expire_without_it(witness: WitnessLog) -> None:
+    tree = GrowingTree().grow("x", "y")
+    await witness.cosigned(tree.offer(size=2))
+    assert await witness.hear(tree.note(3), tree.note(1)) == ()
+    database, topic = witness.log.database, witness.topic
+    [pending] = await database.read(read_pending, topic, "a")
+    assert (pending.size, pending.other_size) == (2, 3)
+    assert await witness.found() == [], "what waits is not shown"
+    await database.write(settle_pending, pending.id, None)
+    assert await database.read(read_pending, topic, "a") == []
+    await witness.hear(tree.note(3))
+    assert await database.write(expire_pending, topic, witness.now) == 0
+    assert await database.write(expire_pending, topic, witness.now + 1) == 1
+    assert await witness.found() == [("unproven", 2, 3)]

@@ -1,0 +1,84 @@
+"""The commands about witnesses: what they list, show, reset and rotate, on a database that has witnessed a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.runtime.chance import SYSTEM
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Database
+from eventd.witnessing.node_keys import KEY_FILE, load_history_keys
+from federation.history.witnessing import KeySource
+from tests.integration.cli.conftest import Control
+from tests.support.growing_tree import GrowingTree
+
+HONEST, FORKED = (GrowingTree(node="cloud", group="edge").grow(text) for text in ("x", "y"))
+
+
+@pytest.fixture
+def control(control: Control, monkeypatch: pytest.MonkeyPatch, migrated_sqlite_url: str) -> Control:
+    """`routerctl` on the database of a node whose peer cloud has forked its tree."""
+    monkeypatch.setenv("EVENTD_DATABASE_URL", migrated_sqlite_url)
+    control.edge()
+
+    async def witness() -> None:
+        with closing(Database(migrated_sqlite_url)) as database:
+            log = await EventLog.open(database, SystemClock())
+            topic = await log.topic("group:edge")
+            for offer in (HONEST.offer(), FORKED.offer(1)):
+                offered = OfferFrom(topic, "edge", "cloud", KeySource.SHARED, {}, ("cloud",), offer)
+                await database.write(decide, offered, log.clock.now())
+            await log.close()
+
+    asyncio.run(witness())
+    return control
+
+
+def test_witnesses_and_findings_are_listed(control: Control) -> None:
+    table = control("log", "witnesses")
+    assert table.lines[1].split()[:1] == ["cloud"]
+    assert "shared" in table.lines[1]
+    assert "1 finding not confirmed" in table.err
+    [finding] = json.loads(control("log", "findings", "-o", "json").out)
+    assert (finding["kind"], finding["size"], finding["otherSize"]) == ("fork", 2, 2)
+
+
+def test_a_fork_is_written_as_a_file_that_another_person_checks(control: Control, tmp_path: Path) -> None:
+    file = tmp_path / "fork.json"
+    control("log", "findings", "show", "1", "--out", str(file))
+    said = control("prove", "check", str(file), "--key", HONEST.signer.key.text())
+    assert said.lines[0].startswith("Proven: ")
+    assert str(HONEST.origin) in said.out
+
+
+def test_a_reset_confirms_the_finding_and_forgets_the_keys(control: Control) -> None:
+    assert "confirmed 1 finding; forgot 1 tree and 1 key" in control("log", "witnesses", "reset", "cloud").err
+    shown = json.loads(control("log", "witnesses", "-o", "json").out)
+    assert (shown["held"], shown["keys"]) == ([], [])
+    kinds = [one["kind"] for one in shown["findings"] if one["confirmedAt"] is None]
+    assert kinds == ["reset"]
+
+
+def test_a_rotation_replaces_the_key(control: Control, migrated_sqlite_url: str) -> None:
+    folder = Path(migrated_sqlite_url.removeprefix("sqlite:///")).parent
+    assert "cannot be used" in control("log", "keys", "rotate", code=1).err, "there is no key yet"
+    before = load_history_keys(folder, SYSTEM)
+    assert "new key" in control("log", "keys", "rotate").err
+    after = load_history_keys(folder, SYSTEM)
+    assert after.retired is not None
+    assert after.retired.private_bytes_raw() == before.log.private_bytes_raw()
+    assert "until it is pinned there" in control("log", "keys", "rotate", "--lost").err
+    assert "retired" not in (folder / KEY_FILE).read_text()
+
+
+@pytest.mark.parametrize("value", ["seen", "witnessed=", "witnessed=0", "witnessed=-1", "sealed=2"])
+def test_what_emit_cannot_wait_for_is_refused(control: Control, value: str) -> None:
+    said = control("federation", "event", "emit", "--type", "t", "--wait", value, code=2)
+    assert "write sealed, witnessed, or witnessed=N" in said.err
