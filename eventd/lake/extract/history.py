@@ -20,7 +20,7 @@ from eventd.log.witnesses.findings import FindingKind, read_findings
 from eventd.log.witnesses.witnessed import MOST_ORIGINS, read_news
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
-from federation.errors import MalformedHistory
+from federation.errors import HistoryError, MalformedHistory
 from federation.history.checkpoints import read_checkpoint, read_origin
 from federation.history.notes import read_note
 from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, read_hashes
@@ -104,7 +104,10 @@ def _witnessed(conn: Connection, places: Scope, after: int) -> Iterator[Mapping[
             if found.kind == FindingKind.FORK and found.found_at >= (since or 0):
                 notes += [(note, found.found_at) for note in (found.note, found.other_note) if note]
         for note, at in notes:
-            stated = read_checkpoint(read_note(note.encode()).text)
+            try:
+                stated = read_checkpoint(read_note(note.encode()).text)
+            except HistoryError:  # an opening entry that names another root: what a peer sends must stop no shipping
+                continue
             yield kept | {"tree": stated.origin.tree, "size": stated.size, "content": note, "recorded_at": at}
 
 

@@ -159,8 +159,9 @@ async def test_checkpoints_that_the_node_witnessed_are_shipped_when_its_log_goes
     upto, (found,) = await shelf.history()
     assert (upto, found["kind"], found["tree"], found["size"], found["node"]) == (1, "witnessed", "z" * 16, 5, "a")
     assert (found["content"], found["recorded_at"], found["position"]) == (notes[1], NOW, None)
-    fork = NewFinding(str(origin), "z", FindingKind.FORK, 5, 3, notes[1], notes[0], "")
-    await shelf.log.database.write(keep_finding, topic, fork, NOW)
+    for other in (notes[0], "eventd/g/z\nnot the note of a checkpoint\n"):
+        fork = NewFinding(str(origin), "z", FindingKind.FORK, 5, 3, notes[1], other, "")
+        await shelf.log.database.write(keep_finding, topic, fork, NOW)
     await shelf.publish(draft("e2"))
     _, rows = await shelf.history(upto)
     assert sorted({row["content"] for row in rows}) == sorted(notes)
