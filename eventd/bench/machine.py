@@ -28,7 +28,7 @@ def machine(folder: Path | None) -> dict[str, object]:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use, which may be fewer than the machine has."""
+    """Return how many cores the system may put this process on; a quota of CPU time is not considered."""
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)  # not every system has it
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 

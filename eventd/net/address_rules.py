@@ -134,7 +134,9 @@ def _parse_entry(number: int, text: str, *, allow: bool) -> AddressEntry:
     if network is None:
         return AddressEntry(text, None, _parse_host(where, body), port)
     if allow and isinstance(network, ipaddress.IPv6Network) and any(network.subnet_of(each) for each in _CARRIERS):
-        raise Invalid(f"{where} would have no effect: write the IPv4 address that is contained in it")
+        raise Invalid(
+            f"{where} would have no effect: such an address is judged by the IPv4 address in it, so allow that one"
+        )
     return AddressEntry(text, network, "", port)
 
 

@@ -79,7 +79,10 @@ class QuicStream:
         return self.link.unsent_of(self.id)
 
     def write(self, data: bytes, *, end: bool = False) -> None:
-        """Send bytes; with `end` they are the last ones. Without effect after the end, a reset, a stop or the loss."""
+        """Send bytes; with `end` they are the last ones.
+
+        Without effect after the end or `reset`, once the peer has stopped reading, and after the connection has ended.
+        """
         if not self.has_ended:
             self.has_ended = end
             self.link.send(self, data, end=end)

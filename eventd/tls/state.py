@@ -10,6 +10,7 @@ from eventd.text.duration import DAY
 WARN: Final = 21 * DAY
 """A certificate that expires within this time, in microseconds, is reported."""
 FAIL: Final = 3 * DAY
+"""A certificate that expires within this time, in microseconds, is a failed check of doctor."""
 
 
 @dataclass(frozen=True, slots=True)

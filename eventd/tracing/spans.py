@@ -167,7 +167,7 @@ class Tracing:
         return _CURRENT.get().context if self.on else None
 
     def within(self, context: TraceContext | None) -> AbstractContextManager[None]:
-        """Return a context manager in which this context is the current one."""
+        """Return a context manager in which this context is the current one; with None, nothing changes."""
         return _NOTHING if context is None else _within(context)
 
     def span(

@@ -99,7 +99,7 @@ class Comparison:
         """Continue for `seconds`, or to the end; at least one step.
 
         Raises what `read_scope` and `Asker.ask` raise, except `HistoryEnded`: the next call then begins again. Raises
-        `Conflict` after `MOST_RESTARTS`, and for contradictory answers.
+        `Conflict` after more than `MOST_RESTARTS` restarts or `MOST_PAGES` answers, and for contradictory answers.
         """
         end = self._clock.monotonic() + seconds
         try:

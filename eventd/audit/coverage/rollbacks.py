@@ -70,9 +70,9 @@ class Rollback(NamedTuple):
 
 @dataclass
 class Rollbacks:
-    """The rollbacks of a lake, by node and epoch.
+    """The ledgers of a lake whose end was removed, by node and epoch.
 
-    `lost` has the epochs whose states are gone, each with its last promise.
+    `lost`: of each epoch whose state an earlier audit saw and that is no longer in the lake, the last promise.
     """
 
     found: dict[NodeEpoch, list[Rollback]] = field(default_factory=lambda: defaultdict(list))

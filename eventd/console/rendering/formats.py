@@ -71,7 +71,10 @@ def _shown(at: datetime, style: TimeStyle) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in its largest fitting unit, such as `12 s`, `3 min` or `4.2 d`; a dash for None."""
+    """Return a duration as a whole number of one unit, such as `250 ms`, `100 s`, `90 min` or `4 d`; a dash for None.
+
+    A unit is used up to twice the next larger one.
+    """
     if seconds is None:
         return NONE
     if seconds < 1:

@@ -28,8 +28,10 @@ from eventd.runtime.clock import SECOND
 
 SIGN_IN: Final = "sessions.begin"
 SIGN_OUT: Final = "sessions.end"
-"""What the record of actions calls them. An operator who ends the session of another browser uses the operation of this
-name."""
+"""What the record of actions calls signing in and signing out.
+
+`sessions.end` is also the operation by which an operator ends the session of another browser.
+"""
 _ENDED: Final = (
     "Your session has ended: it expired, an operator ended it, or its key is no longer valid. Sign in again."
 )

@@ -149,7 +149,7 @@ def _store(
 
 
 def _with_leaves(made: Sequence[Block], tree: int, leaf: int) -> Iterator[Block]:
-    """Yield the blocks, those whose records entered the log here with indices of leaves from `leaf` on."""
+    """Yield all blocks; those of records that entered the log at this node get the tree, and leaves from `leaf` on."""
     for block in made:
         yield block._replace(tree=tree, leaf=leaf) if block.own else block
         leaf += block.records if block.own else 0

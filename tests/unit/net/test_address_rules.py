@@ -233,7 +233,7 @@ def test_an_entry_that_cannot_be_read_is_named_with_its_number_and_what_to_write
     "text", ["::ffff:10.0.0.0/104", "64:ff9b::/96", "2002::/16", "2001:0:a00::/40", "[2002::1]:80"]
 )
 def test_an_entry_that_could_never_allow_anything_is_refused_and_may_deny(text: str) -> None:
-    with pytest.raises(Invalid, match="would have no effect: write the IPv4 address"):
+    with pytest.raises(Invalid, match="would have no effect: such an address is judged by the IPv4 address"):
         parse_entries([text], allow=True)
     assert len(parse_entries([text], allow=False)) == 1
     assert "is denied" in (judge("::ffff:8.8.8.8", deny="::ffff:0:0/96") or "")

@@ -327,8 +327,8 @@ def test_an_address_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) 
         f"{file}:2: callback_allow: entry 2, '10.1.2.3/16', has bits beyond its prefix: write 10.1.0.0/16",
         "EVENTD_CALLBACK_DENY: entry 1, 'https://a', is not valid: write an address, a network or a host name,"
         " each with or without a port, such as 10.1.2.3, 10.0.0.0/8, hooks.example:8443 or [fd00::1]:8443",
-        "--peer-allow: entry 1, '::ffff:10.0.0.1', would have no effect: write the IPv4 address that is contained"
-        " in it",
+        "--peer-allow: entry 1, '::ffff:10.0.0.1', would have no effect: such an address is judged by the IPv4 address"
+        " in it, so allow that one",
         f"{file}:3: peer_deny: entry 2 of 'a,,b' is empty: leave it out, with its comma",
     ]
 

@@ -57,7 +57,10 @@ def entry_parts(entry: EventEvidence) -> list[tuple[str, str]]:
 
 
 def _fingerprints(both: Sequence[str]) -> tuple[str, str]:
-    """Return the fingerprints at the source and at the peer as a part of an entry; an empty one is unknown."""
+    """Return the name and the text under which an entry shows the fingerprints at the source and at the peer.
+
+    An empty one is not known: the name then says at which end the other one is.
+    """
     if len({*both}) < 2:
         return "fingerprint", "".join(both[:1])
     if all(both):
