@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from eventd.cli.gateway.completion import complete_event
+from eventd.cli.gateway.lake_choice import lake_storage
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected_without_table, only_calls
 from eventd.cli.terminal.output import note
@@ -40,19 +41,28 @@ async def prove(
     no_event: Annotated[
         bool, typer.Option("--no-event", help="Leave the event out; the file names its digest.")
     ] = False,
+    lake: Annotated[
+        str,
+        typer.Option("--lake", metavar="LAKE", help="Prove it from this lake, a folder or address, without a node."),
+    ] = "",
 ) -> None:
     """Write a file that proves to a third party that this node admitted an event; exits with status 4 if it cannot.
 
     The file can be checked offline with `routerctl prove check` and the public key of the node.
     """
-    answer = await session.call(
-        "history.prove",
-        group=await one_group(session, group),
-        id=event_id,
-        record="first" if first else "latest",
-        size=size,
-        digest_only=no_event,
-    )
+    if lake:
+        if size is not None:
+            raise typer.BadParameter("--size chooses a checkpoint of a node: leave it out with --lake")
+        answer = _prove_from_lake(lake, event_id, group, first=first, with_event=not no_event)
+    else:
+        answer = await session.call(
+            "history.prove",
+            group=await one_group(session, group),
+            id=event_id,
+            record="first" if first else "latest",
+            size=size,
+            digest_only=no_event,
+        )
     text = json.dumps(answer["file"], ensure_ascii=False, indent=2)
     if out is not None:
         out.write_text(f"{text}\n", encoding="utf-8")
@@ -62,3 +72,15 @@ async def prove(
         session.out.document(text)
     else:
         note(f"{out}: event {event_id} is leaf {answer['leaf']} of {answer['origin']}")
+
+
+def _prove_from_lake(lake: str, event_id: str, group: str, *, first: bool, with_event: bool) -> dict[str, Any]:
+    """Return the answer that a node would give, without its database. Raises EventdError."""
+    from eventd.lake.tree_proofs import prove_from_lake
+    from federation.history.checkpoints import read_checkpoint
+
+    file = prove_from_lake(lake_storage(lake), event_id, group=group, first=first, with_event=with_event)
+    origin = read_checkpoint(file.leaf.note.text).origin
+    place = {"origin": str(origin), "node": origin.node, "tree": origin.tree, "leaf": file.leaf.index}
+    answer = {"group": origin.group, "id": event_id, **place, "digest": file.digest.hex()}
+    return {**answer, "file": json.loads(file.encode())}

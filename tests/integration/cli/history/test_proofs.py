@@ -20,6 +20,7 @@ from federation.history.tiles import root_of
 from tests.integration.cli.conftest import Control
 from tests.support import plain_history as plain
 from tests.support.histories import OWNER, seal_now, start
+from tests.support.stopped_nodes import ship
 
 NODE = OWNER._replace(group="edge", node="onprem")
 WITNESS = "eventd/edge/cloud/witness"
@@ -86,6 +87,17 @@ def test_a_proof_is_checked_without_a_node(proving: Proving, monkeypatch: pytest
     answer = control("prove", "check", "proof.json", "--key", proving.key, "-o", "json").json
     assert (answer["proven"], answer["leaf"], answer["cosigned"]) == (True, 2, [])
     assert json.loads(answer["event"])["id"] == "e1"
+
+
+def test_an_event_is_proven_from_the_lake_without_its_node(proving: Proving, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    ship(proving.url, lake, now=SystemClock().now() + 60_000_000, payloads=True)
+    elsewhere = ("--lake", str(lake), "--database", "sqlite:////nowhere/at/all.db")
+    proving.control("prove", "e1", "--out", "proof.json", *elsewhere)
+    assert proving.control("prove", "check", "proof.json", "--key", proving.key).lines[0].startswith("Proven: ")
+    assert proving.control("prove", "e1", *elsewhere, "-o", "json").json["leaf"] == 2
+    proving.control("prove", "unknown", *elsewhere, code=3)
+    proving.control("prove", "e1", "--size", "4", *elsewhere, code=2)
 
 
 def test_a_proof_goes_to_stdout_and_may_leave_the_event_out(proving: Proving) -> None:

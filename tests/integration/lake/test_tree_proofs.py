@@ -1,0 +1,84 @@
+"""An event is proven from the lake alone, as a second implementation checks it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from eventd.errors import CheckFailed, NotFound
+from eventd.lake.storage import Storage, connect
+from eventd.lake.tree_proofs import prove_from_lake
+from eventd.log.core.eventlog import EventLog
+from eventd.log.history.open_tree import TreeOwner, open_tree
+from eventd.log.history.seal import hash_new, store_checkpoint
+from eventd.store.engine.database import Database
+from eventd.testing import ManualClock, draft
+from tests.support import plain_history as plain
+from tests.support.campaign.lake_files import LakeFiles
+from tests.support.lakes import NOON
+from tests.support.ledger_store import LedgerStore
+from tests.support.stopped_nodes import ship
+
+OWNER = TreeOwner("g", "a", Ed25519PrivateKey.from_private_bytes(b"1" * 32))
+
+
+@pytest.fixture
+async def shipped(migrated_sqlite_url: str, tmp_path: Path) -> tuple[Storage, str]:
+    """A lake with a tree of 700 events, shipped in two rounds, and the key of the tree."""
+    log = await EventLog.open(Database(migrated_sqlite_url), ManualClock(NOON))
+    store = LedgerStore(log)
+    await store.declare(node="a")
+    topic = await log.topic("group:g")
+    await store.publish(draft("before", group="g", node="a"))
+    tree = await log.database.write(open_tree, topic, OWNER, NOON)
+    lake = tmp_path / "lake"
+    for first, last in ((1, 300), (301, 700)):
+        await store.publish(
+            *(draft(f"e{at}", group="g", node="a", payload={"n": f"ü{at}"}) for at in range(first, last + 1))
+        )
+        hashed = await log.database.read(hash_new, topic)
+        assert hashed is not None
+        await log.database.write(store_checkpoint, hashed, OWNER, NOON)
+        ship(migrated_sqlite_url, lake, now=NOON + last, payloads=first == 1)
+    await store.publish(draft("late", group="g", node="a"))
+    ship(migrated_sqlite_url, lake, now=NOON + 900)
+    await log.close()
+    log.database.close()
+    return connect(str(lake)), tree.log_key
+
+
+@pytest.mark.parametrize("number", [1, 255, 256, 300, 301, 512, 700])
+async def test_a_proof_from_the_lake_holds_for_a_second_implementation(
+    shipped: tuple[Storage, str], number: int
+) -> None:
+    storage, key = shipped
+    file = prove_from_lake(storage, f"e{number}")
+    digest, index, size, _ = plain.open_file(file.encode(), key, [])
+    assert (index, size) == (number, 301 if number <= 300 else 701)
+    assert (file.event is not None) == (number <= 300), "later payloads are not in the lake"
+    if file.event is not None:
+        assert digest == hashlib.sha256(file.event.encode()).digest()
+        assert f"ü{number}" in file.event
+    assert prove_from_lake(storage, f"e{number}", with_event=False).event is None
+
+
+async def test_what_the_lake_does_not_prove_is_said(shipped: tuple[Storage, str]) -> None:
+    storage, _ = shipped
+    with pytest.raises(NotFound, match="no node in the lake"):
+        prove_from_lake(storage, "unknown")
+    with pytest.raises(NotFound, match="no node in the lake"):
+        prove_from_lake(storage, "e1", group="other")
+    with pytest.raises(CheckFailed, match="has no leaf"):
+        prove_from_lake(storage, "before")
+    with pytest.raises(CheckFailed, match="in no checkpoint"):
+        prove_from_lake(storage, "late")
+
+
+async def test_without_the_hashes_of_the_ledger_there_is_no_proof(shipped: tuple[Storage, str]) -> None:
+    storage, _ = shipped
+    LakeFiles(Path(storage.locate(""))).remove("history", "a", lambda row: bool(row["kind"] == "hashes"))
+    with pytest.raises(CheckFailed, match="hash 0 of level 1 is not in the lake"):
+        prove_from_lake(storage, "e300")
