@@ -6,6 +6,7 @@ publishers nor links, until it lags so far that the promise of the history is at
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -21,6 +22,8 @@ logger = logging.getLogger("eventd.history")
 
 SEAL_SECONDS: Final = 0.9
 """Seconds from a commit to its seal, which covers all commits in between."""
+IDLE_SECONDS: Final = 60.0
+"""Seconds after which a sealer without new records looks at its keys and its tree again."""
 REST: Final = 19
 """The pause of a sealer that lags, as a multiple of the time that it worked: a twentieth of a core."""
 MOST_LAG: Final = 60 * SECOND
@@ -65,8 +68,16 @@ class Sealer:
                 if not kept and rest is None and await database.write(close_tree, self._topic_id):
                     return
                 if rest is None:
-                    await watch.after(turn)
+                    await self._wait(watch.after(turn))
                 await log.clock.sleep(SEAL_SECONDS if rest is None else rest)
+
+    async def _wait(self, appended: asyncio.Future[None]) -> None:
+        """Wait for new records, up to a minute: another process may have rotated the key."""
+        timer = self._log.clock.timer(IDLE_SECONDS)
+        try:
+            await asyncio.wait({appended, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
 
     async def _seal(self, owner: TreeOwner, begun: float) -> float | None:
         """Make one checkpoint, if there is something to seal; open a tree where that is due.

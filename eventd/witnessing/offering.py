@@ -226,7 +226,10 @@ class Offering:
         )
         ours.report([FindingKind.UNPROVEN] * expired, self._peer.node_name)
         for pending in await ours.log.database.read(read_pending, ours.topic_id, self._peer.node_name):
-            await self._ask_for_proof(pending)
+            try:
+                await self._ask_for_proof(pending)
+            except (HistoryUntold, HistoryError):  # it stays pending, and offers must not wait for it
+                return
 
     async def _ask_for_proof(self, pending: HistoryFinding) -> None:
         ours, node = self._witness, self._peer.node_name

@@ -13,7 +13,7 @@ from federation.event import encode, new_event_id
 from federation.keys import Key, KeyRing
 from federation.ranges import Range
 from federation.signing import SignedRequest, sign_request
-from federation.wire import BatchHeader, LinkQuery, StatusQuery, VerifyQuery
+from federation.wire import BatchHeader, HistoryQuery, LinkQuery, StatusQuery, VerifyQuery
 from tests.support.v1_node import Reply, read_reply
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -75,6 +75,11 @@ class V2Sender:
         """Return a signed question for the node's links."""
         header = StatusQuery(from_node=self.node, to_node=to or self.to, group=group or self.group)
         return self._sign(header, body, skew)
+
+    def ask_history(self, question: bytes, *, to: str = "", group: str = "", skew: int = 0) -> bytes:
+        """Return a signed question about histories."""
+        header = HistoryQuery(from_node=self.node, to_node=to or self.to, group=group or self.group)
+        return self._sign(header, question, skew)
 
     def signed(self, header: LinkQuery, body: bytes, skew: int = 0) -> tuple[SignedRequest, bytes]:
         """Return a request with this header, and as on the wire."""

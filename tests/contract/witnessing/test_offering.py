@@ -13,20 +13,35 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.trees import read_checkpoint_of
 from eventd.log.witnesses.cosignatures import Witness, find_witness
+from eventd.log.witnesses.findings import read_findings, read_pending
 from eventd.log.witnesses.keys import read_keys
+from eventd.log.witnesses.witnessed import OfferFrom, decide
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.testing import ManualClock
 from eventd.witnessing.asking import OLDER, REFUSED, UNREACHABLE, HistoryUntold
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
 from eventd.witnessing.offering import OLDER_SECONDS, Offering
 from federation.history.cosignatures import cosign
-from federation.history.exchange import HistoryQuestion, KeysAnswer, KeysQuestion, WitnessAnswer, WitnessQuestion
-from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, read_note
+from federation.history.exchange import (
+    ConsistencyAnswer,
+    ConsistencyQuestion,
+    HistoryQuestion,
+    KeysAnswer,
+    KeysQuestion,
+    WitnessAnswer,
+    WitnessQuestion,
+    write_hashes,
+)
+from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, SignedNote, read_note
 from federation.history.witnessing import KeySource, witness_name
 from federation.wire import ErrorAnswer
+from tests.support import plain_history as plain
+from tests.support.growing_tree import GrowingTree
 from tests.support.histories import OWNER, emit, signed, start
 
 PRIVATE, OTHER = (Ed25519PrivateKey.from_private_bytes(letter * 32) for letter in (b"7", b"8"))
+TREE = GrowingTree(node="b").grow("x", "y", "z")
 WITNESS = NoteSigner(witness_name("g", "b"), WITNESS_KEY, PRIVATE)
 KEYS = KeysAnswer(witness_key=WITNESS.key.text())
 
@@ -51,6 +66,7 @@ class ScriptedPeer:
 
     keys: KeysAnswer | HistoryUntold = KEYS
     witness: Callable[[WitnessQuestion], WitnessAnswer | HistoryUntold] = lambda asked: cosigned(asked)
+    proof: list[bytes] | HistoryUntold = field(default_factory=list)
     asked: list[HistoryQuestion] = field(default_factory=list)
 
     async def ask(self, _group: Any, _peer: Any, question: HistoryQuestion, _kind: Any) -> tuple[Any, KeySource]:
@@ -58,8 +74,12 @@ class ScriptedPeer:
         answer = self.keys if isinstance(question, KeysQuestion) else None
         if isinstance(question, WitnessQuestion):
             answer = self.witness(question)  # type: ignore[assignment]
+        if isinstance(question, ConsistencyQuestion):
+            answer = self.proof  # type: ignore[assignment]
         if isinstance(answer, HistoryUntold):
             raise answer
+        if isinstance(answer, list):
+            return ConsistencyAnswer(write_hashes(tuple(answer))), KeySource.SHARED
         return answer, KeySource.SHARED
 
 
@@ -228,3 +248,47 @@ async def test_a_peer_that_is_down_holds_up_signing_until_it_answers(offered: Of
     peer.keys = KEYS
     await offered.step()
     assert offered.gate.is_open
+
+
+async def pending(offered: Offered, other: SignedNote) -> None:
+    """The node holds a tree of the peer at size 3, and another node shows this note of it."""
+    offer = OfferFrom(offered.topic, "g", "b", KeySource.SHARED, {}, ("b",), TREE.offer(size=3))
+    await offered.log.database.write(decide, offer, offered.log.clock.now())
+    witness = offered.offering._witness
+    await witness.take_others([other.encode().decode()], "c")
+
+
+@pytest.mark.parametrize(
+    "proof", [plain.proof(3, TREE.entries), [bytes(32)] * 3, []], ids=["right", "wrong", "missing"]
+)
+async def test_a_peer_proves_that_two_sizes_of_its_tree_fit_or_has_forked_it(
+    offered: Offered, peer: ScriptedPeer, proof: list[bytes]
+) -> None:
+    await pending(offered, TREE.note())
+    peer.proof = proof
+    await offered.step()
+    asked = peer.asked[-1]
+    assert asked == ConsistencyQuestion(tree=str(TREE.origin), old=3, size=4)
+    left = await offered.log.database.read(read_pending, offered.topic, "b")
+    found = [one.kind for one in await offered.log.database.read(read_findings, offered.topic)]
+    if proof == plain.proof(3, TREE.entries):
+        assert (left, found, offered.metrics.found) == ([], [], {})
+    elif proof:
+        assert (left, found, offered.metrics.found) == ([], ["fork"], {"fork": 1})
+    else:
+        assert (len(left), found) == (1, []), "a proof of another length is no answer"
+
+
+async def test_a_note_with_two_roots_needs_no_proof(offered: Offered) -> None:
+    await pending(offered, GrowingTree(node="b").grow("x", "other").note())
+    assert offered.metrics.found == {"fork": 1}
+
+
+async def test_a_pair_that_was_not_proven_for_a_day_is_unproven(offered: Offered, clock: ManualClock) -> None:
+    await pending(offered, TREE.note())
+    offered.peer.proof = HistoryUntold(UNREACHABLE)
+    clock.advance(24 * 3600 + 1)
+    await offered.step()
+    [finding] = await offered.log.database.read(read_findings, offered.topic)
+    assert (finding.kind, finding.size, finding.other_size) == ("unproven", 3, 4)
+    assert offered.metrics.found == {"unproven": 1}
