@@ -43,6 +43,16 @@ def contexts_file(environ: Mapping[str, str] | None = None) -> str:
     return os.path.join(home, ".config", "routerctl", "contexts.yaml") if home else ""
 
 
+def consoles_folder(environ: Mapping[str, str] | None = None) -> str:
+    """Return the folder for the sockets of this user's consoles of many nodes, which may not exist: in the runtime
+    folder, else beside the contexts; empty without these."""
+    environ = os.environ if environ is None else environ
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime):
+        return os.path.join(runtime, "routerctl")
+    return os.path.join(os.path.dirname(file), "consoles") if (file := contexts_file(environ)) else ""
+
+
 def names_local_node(environ: Mapping[str, str] | None = None) -> bool:
     """Return whether a variable locates the node on this machine or its database."""
     return bool(location_environment(environ).keys() - {"EVENTD_LOCAL_SOCKET"})

@@ -148,6 +148,8 @@ def test_the_demo_of_the_console_shows_a_killed_node_until_it_is_started_again(f
         demo.press_enter()
         wait_for(lambda: ">yes<" in visit.row("site-b"), "the node to be back", seconds=SECONDS)
         assert visit.get("/at/site-b/console/links")[0] == 200
+        demo.press_enter()
+        wait_for(lambda: len(re.findall(r"http://127\S+token=\w+", demo.text())) == 2, "a new link", seconds=SECONDS)
         letters = visit.get("/at/site-a/console/dead-letters")[1]
         assert "192.0.2.7/32 is in none of 10.88.0.0/16" in letters
         change = visit.get("/at/site-a/console/do/resources.apply?kind=Plugin&name=routes")[1]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eventd import __version__
+from eventd.cli.console.link_socket import ask_link, offering_links
 from eventd.cli.gateway.contexts import Contexts, NodeContext, read_contexts
 from eventd.cli.gateway.event_loop import run_to_end
 from eventd.cli.gateway.options import REMOTE, variant
@@ -34,8 +35,16 @@ def console(
     session: Session,
     every: Annotated[bool, typer.Option("--all", help="Show all contexts.")] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1 (0: one that is free).")] = 0,
+    link: Annotated[
+        bool, typer.Option("--link", help="Print a new link to a console that runs already, for another browser.")
+    ] = False,
 ) -> None:
     """Serve the console of one node or many on this machine, over their APIs, until Ctrl-C."""
+    if link:
+        print(ask_link(port))
+        sys.stdout.flush()
+        note("note: open this link in a browser of this machine; the browser that used the last one is signed out then")
+        return
     nodes = [_reach(name, choice, about) for name, choice, about in _chosen(session, every=every)]
     run_to_end(lambda: _serve(nodes, port), _nothing)
 
@@ -116,9 +125,14 @@ async def _listen(served: ManyConsole, port: int) -> None:
     await runner.setup()
     try:
         await web.TCPSite(runner, ADDRESS, port).start()
-        print(f"http://{ADDRESS}:{runner.addresses[0][1]}{served.entrance}")
-        sys.stdout.flush()
-        note("note: open this link in a browser of this machine; it works once. Ctrl-C stops the console")
-        await asyncio.get_running_loop().create_future()
+        listening = runner.addresses[0][1]
+        at = f"http://{ADDRESS}:{listening}"
+        async with offering_links(listening, lambda: f"{at}{served.renew_entrance()}") as can_renew:
+            print(f"{at}{served.entrance}")
+            sys.stdout.flush()
+            note("note: open this link in a browser of this machine; it works once. Ctrl-C stops the console")
+            if not can_renew:
+                note("note: for another link, the console has to be started again: it has no folder of its own")
+            await asyncio.get_running_loop().create_future()
     finally:
         await runner.cleanup()

@@ -15,7 +15,7 @@ from typing import Final
 
 from eventd.cli.demo.demo import DOWN, console_of, playing, start_nodes
 from eventd.cli.demo.examples import FILE, FOREIGN, NODE, add_example, write_examples
-from eventd.cli.demo.nodes import DemoNode, Stage
+from eventd.cli.demo.nodes import DemoFailed, DemoNode, Stage
 from eventd.cli.demo.picture import Narrator
 from eventd.runtime.clock import SystemClock
 
@@ -50,6 +50,8 @@ class ConsoleDemo:
         self._nodes = list(self.stage.nodes.values())
         self._down: dict[str, bool] = {}
         """The nodes that were killed, each with whether it has been started again."""
+        self._link_wanted = False
+        self._port = ""
 
     async def play(self) -> None:
         """Run all steps in order, and then until the task is cancelled."""
@@ -59,6 +61,7 @@ class ConsoleDemo:
         for number in range(_FIRST_EXAMPLES):
             await add_example(self.stage, self.stage.nodes[NODE], number)
         link = await self._open_console()
+        self._port = link.removeprefix("http://").partition("/")[0].rpartition(":")[2]
         self._explain(link)
         task, number = asyncio.current_task(), 0
         with suppress(asyncio.CancelledError), _pressed_enter(self._start_again):
@@ -69,6 +72,8 @@ class ConsoleDemo:
                 if number % _ROUNDS == 0 and self.stage.nodes[NODE].running:
                     await add_example(self.stage, self.stage.nodes[NODE], number // _ROUNDS + _FIRST_EXAMPLES - 1)
                 self._report()
+                if self._link_wanted:
+                    await self._print_link()
                 await self.clock.sleep(PAUSE_SECONDS)
 
     async def _open_console(self) -> str:
@@ -89,6 +94,7 @@ class ConsoleDemo:
         self._narrator.note(f"Kill {DOWN}: the map shows it within 2 seconds, and the others continue.", gap=True)
         self._narrator.paste(f"kill -9 {self.stage.nodes[DOWN].pid}")
         self._narrator.note("Press Enter here to start it again, and watch the map heal.", gap=True)
+        self._narrator.note("While all nodes run, Enter prints a new link, for another browser.")
         self._narrator.note("The nodes and the console run until Ctrl-C.", gap=True)
 
     # --- while they run ---------------------------------------------------------------------------------------
@@ -110,9 +116,20 @@ class ConsoleDemo:
                 self._narrator.note(f"{node.name} runs again, as process {node.pid}.")
 
     def _start_again(self) -> None:
-        for node in self._nodes:
-            if not node.running:
-                self._start_node(node)
+        down = [node for node in self._nodes if not node.running]
+        self._link_wanted = not down
+        for node in down:
+            self._start_node(node)
+
+    async def _print_link(self) -> None:
+        self._link_wanted = False
+        try:
+            output = await self.stage.routerctl("", "console", "--link", "--port", self._port, data_dir=False)
+        except DemoFailed:  # the system may have no socket for a path as long as that of its folder
+            self._narrator.note("There is no new link: end the demo with Ctrl-C, and start it again.")
+            return
+        self._narrator.note("Open this link in a browser of this machine; it works once:", gap=True)
+        self._narrator.paste(output.splitlines()[0])
 
     def _start_node(self, node: DemoNode) -> None:
         node.start()

@@ -81,6 +81,11 @@ class ManyConsole:
         """Return the path of the one-time link, with its token."""
         return Urls().to("sign-in", token=self._link.token)
 
+    def renew_entrance(self) -> str:
+        """Return the path of a new link, which replaces the one before."""
+        self._link.renew()
+        return self.entrance
+
     def app(self) -> web.Application:
         """Return the application."""
         app = web.Application(client_max_size=LARGEST)

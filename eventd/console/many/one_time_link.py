@@ -14,10 +14,10 @@ from eventd.net.peer_address import peer_address
 from eventd.runtime.chance import Chance
 
 _TOKEN_BYTES: Final = 32
-_AGAIN: Final = "stop routerctl console, and start it again for a new link"
+_AGAIN: Final = "`routerctl console --link` prints a new one"
 ENTRY: Final = (
-    "Open the address that routerctl console has printed in its terminal. It lets one browser in: for another one, stop"
-    " the command and start it again."
+    "Open the address that routerctl console has printed in its terminal. It lets one browser in:"
+    " `routerctl console --link` prints a new address, for this one or another."
 )
 
 
@@ -51,6 +51,11 @@ class OneTimeLink:
         self._cookie = f"__Host-eventd-{chance.token(4).hex()}"
         self._chance = chance
         self._value = ""  # none was given out yet
+        self._used = False
+
+    def renew(self) -> None:
+        """Make a new link. The browser that used the one before is let in until the new one is used."""
+        self.token = self._chance.token(_TOKEN_BYTES).hex()
         self._used = False
 
     def exchange(self, given: str, response: web.Response) -> None:

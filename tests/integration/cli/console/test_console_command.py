@@ -19,7 +19,10 @@ KEY = "the-key-of-this-test"
 
 
 def test_one_node_is_killed_and_the_console_shows_it_while_the_others_go_on(
-    processes: Processes, tmp_path: Path
+    processes: Processes,
+    tmp_path: Path,
+    control: Control,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes = [NodeProcess(processes, name, EVENTD_API_KEYS=KEY).process for name in ("one", "two")]
     key = tmp_path / "key"
@@ -48,9 +51,16 @@ def test_one_node_is_killed_and_the_console_shows_it_while_the_others_go_on(
     assert visit.get("/at/one/console/settings")[0] == 200
     assert visit.get("/at/two/console/settings")[0] == 503
     assert ConsoleVisit(link[0]).cookie == "", "the link works once"
+    monkeypatch.setenv("XDG_CONFIG_HOME", env["XDG_CONFIG_HOME"])
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    told = control("console", "--link")
+    again = ConsoleVisit(told.out.strip())
+    assert again.get("/at/one/console/settings")[0] == 200
+    assert visit.get("/at/one/console/settings")[0] != 200, "it lets one browser in at a time"
     assert KEY not in console.log()
     console.send(signal.SIGINT)
     console.wait_exit()
+    assert "no routerctl console of this user runs here" in control("console", "--link", code=3).err
 
 
 def test_without_a_context_there_is_nothing_to_show(control: Control) -> None:
