@@ -16,6 +16,7 @@ from eventd.api.framework.callers import Callers
 from eventd.api.framework.limits import ConcurrencyLimits, Limits
 from eventd.api.framework.operations import GROUP, Services
 from eventd.api.framework.recorder import ActionRecorder
+from eventd.api.framework.worker_key_uses import WorkerKeyUses
 from eventd.api.framework.worker_peers import WorkerPeers
 from eventd.api.framework.worker_rates import WorkerRates
 from eventd.api.keys.valid_keys import Keys
@@ -326,7 +327,6 @@ class Node:
         return str(Endpoint(*self.api_address) if self.api_address else self.settings.api_listen)
 
     def _make_services(self, local: LocalListener | None) -> Services:
-        settings = self.settings
         return Services(
             self.log,
             self._take_over_now,
@@ -334,19 +334,20 @@ class Node:
             self.following,
             rings_of(self.groups, self._dependencies),
             self._workers.readiness,
-            settings.credentials_directory,
+            self.settings.credentials_directory,
             self.certificates.read,
             local.local.look if local else lambda: None,
-            settings.peer_rules,
-            settings.callback_rules,
-            settings,
+            self.settings.peer_rules,
+            self.settings.callback_rules,
+            self.settings,
             self._tester.test,
-            partial(subscriber_limits, settings),
+            partial(subscriber_limits, self.settings),
             self.stream_tenants.keys.states,
             WorkerRates(self.rates.history, self._workers).read,
             partial(read_view, self._workers.ask_worker_of),
             holds_key=lambda digest: self.keys.by_digest(digest) is not None,
-            limits=Limits.of(settings),
+            key_uses=WorkerKeyUses(self.keys, self._workers).read,
+            limits=Limits.of(self.settings),
             ask_worker=None if self._share.is_whole else self._workers.ask_worker_of,
             spawn=self.supervisor.spawn,
         )

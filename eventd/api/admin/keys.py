@@ -120,7 +120,13 @@ class ListKeys(Params):
 async def list_keys(services: Services, params: ListKeys) -> dict[str, Any]:
     now = services.clock.now()
     rows = await services.database.read(read_api_keys)
-    return {"keys": [_show(row, now) for row in rows], "required": bool(rows) or _has_others(services.settings)}
+    uses = await services.key_uses()
+    latest = uses.latest if uses else {}
+    return {
+        "keys": [_show(row, now) | {"lastUsedAt": show_time(latest.get(row.digest))} for row in rows],
+        "usesKnownSince": show_time(uses.since if uses else None),
+        "required": bool(rows) or _has_others(services.settings),
+    }
 
 
 def _has_others(settings: Settings | None) -> bool:

@@ -16,6 +16,7 @@ from federation.event import is_plain
 if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.api.framework.limits import Limits
     from eventd.api.keys.api_key import ApiKey
+    from eventd.api.keys.valid_keys import KeyUses
     from eventd.dynamic.effective import Following
     from eventd.egress.callbacks.tester import CallbackTestResult
     from eventd.log.core.eventlog import EventLog
@@ -68,6 +69,11 @@ async def _no_test(_target: CallbackConfig | SubscriberRow) -> CallbackTestResul
     raise Unavailable("this process sends nothing to callbacks")
 
 
+async def _no_uses() -> KeyUses | None:
+    """Return no uses of keys: they are in the memory of a running node, and none runs in this process."""
+    return None
+
+
 async def _no_rates(_question: RateFilter) -> tuple[RatePage, bool]:
     """Return no rates, incomplete: they are in the memory of a running node, and none runs in this process."""
     from eventd.observe.rates import RatePage
@@ -115,7 +121,8 @@ class Services:
     `Unavailable`. `sees` returns whether the caller's key may access the group or topic of a name, for operations whose
     parameters say `narrows`. `key` is that of the caller, for operations whose parameters say `by_caller`; None for a
     command on the database, which may do everything. `holds_key` returns whether a valid key of the API has a digest; a
-    command knows no keys of settings, and takes all for valid. `session` is the digest of the caller's session of the
+    command knows no keys of settings, and takes all for valid. `key_uses` returns when the keys of the database were
+    last used at a running node; None if that is not known. `session` is the digest of the caller's session of the
     console, empty without one. `client_waits`, for operations of routes that `hold`:
     whether the client is still connected, and the node does not stop. `limits` are those of the
     settings; None: the defaults. `ask_worker` asks the worker that serves a group, see `WorkerPeers.ask_worker_of`;
@@ -142,6 +149,7 @@ class Services:
     sees: Callable[[str], bool] = _every_name
     key: ApiKey | None = None
     holds_key: Callable[[bytes], bool] = _every_key
+    key_uses: Callable[[], Awaitable[KeyUses | None]] = _no_uses
     session: str = ""
     client_waits: Callable[[], bool] = _waits
     limits: Limits | None = None

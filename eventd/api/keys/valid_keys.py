@@ -12,6 +12,7 @@ import hmac
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import NamedTuple
 
 from eventd.api.keys.api_key import ANYONE, OWNER, ApiKey
 from eventd.api.keys.configured_keys import NODE_PREFIX, clients_of, keys_of
@@ -23,6 +24,13 @@ from eventd.tls.certificate import Certificate
 
 LONGEST_WAIT = 60.0
 """Maximum seconds between two checks of the expiry of a key in use: the wall clock may have been set."""
+
+
+class KeyUses(NamedTuple):
+    """When keys were last used, by their digests in hexadecimal. Uses before `since` are not known."""
+
+    since: int
+    latest: dict[str, int]
 
 
 class Keys:
@@ -54,6 +62,8 @@ class Keys:
         self._uses: dict[object, tuple[ApiKey, Callable[[], None]]] = {}
         self._timers: dict[object, asyncio.Future[None]] = {}
         self._reading = asyncio.Lock()
+        self._uses_known_since = self._clock.now()
+        self._last_uses: dict[str, int] = {}
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock | None = None) -> Keys:
@@ -145,6 +155,8 @@ class Keys:
             raise Unauthorized("this key is not known")
         if self._has_expired(found):
             raise Unauthorized("this key has expired")
+        if surface == API:
+            self.note_use(found)
         return found
 
     def by_digest(self, digest: bytes) -> ApiKey | None:
@@ -161,6 +173,17 @@ class Keys:
             if hmac.compare_digest(key.digest, digest):
                 found = found or key
         return found
+
+    def note_use(self, key: ApiKey) -> None:
+        """Note that a key of the database is used now."""
+        if key.name:
+            self._last_uses[key.digest.hex()] = self._clock.now()
+
+    def uses(self) -> KeyUses:
+        """Return when the keys of the database were last used at this process."""
+        made = {key.digest.hex() for key in self._made}
+        self._last_uses = {digest: at for digest, at in self._last_uses.items() if digest in made}
+        return KeyUses(self._uses_known_since, dict(self._last_uses))
 
     def with_digest(self, digest: bytes) -> ApiKey | None:
         """Return the valid key, or client certificate's key, with this digest; None without one."""

@@ -17,6 +17,7 @@ KEYS = (
     Column("STATE", text("state")),
     Column("CREATED", moment("createdAt")),
     Column("EXPIRES", moment("expiresAt")),
+    Column("LAST_USED", moment("lastUsedAt")),
     Column("REVOKED", moment("revokedAt"), wide=True),
 )
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from eventd.api.keys.roles import ROLES
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit
-from eventd.console.rendering.formats import parse
+from eventd.console.rendering.formats import duration, parse
 from eventd.errors import Invalid, NotFound
 
 _ONLY_WRITE: Final = "write"
@@ -49,9 +49,15 @@ async def show_keys(visit: Visit) -> ShownPage:
         "states": ("active", "expired", "revoked"),
         "revokers": await _revokers(visit, {one["name"]: one["revokedAt"] for one in page if one["revokedAt"]}),
         "roles": ROLES,
+        "known_since": _known_for(visit, found.get("usesKnownSince")),
         "next": page[-1]["name"] if len(rest) > len(page) else "",
     }
     return ShownPage("Keys", "keys.html", data, live=not after)
+
+
+def _known_for(visit: Visit, since: str | None) -> str:
+    """Return for how long uses of keys are known, in words; empty if they are not."""
+    return duration(max(0.0, (visit.style.now - parse(since)).total_seconds())) if since else ""
 
 
 async def _revokers(visit: Visit, revoked: dict[str, str]) -> dict[str, str]:

@@ -103,6 +103,8 @@ class ConsoleSessions:
         key = self._keys.by_digest(bytes.fromhex(row.key_digest))
         if key is None or not is_valid(row, now):
             return None
+        if used:
+            self._keys.note_use(key)
         if used and now - row.used_at >= _TOUCH:
             await self._database.write(touch_session, row.digest, now)
         return ConsoleSession(row, key)

@@ -97,6 +97,22 @@ async def test_keys_are_listed_page_by_page_and_filtered(site: Site, browser: Ma
     assert "No key matches." in (await one.get("/console/keys?q=other")).text
 
 
+async def test_the_last_use_of_a_key_is_shown_also_in_the_console(site: Site, browser: MakeBrowser) -> None:
+    one = browser(site)
+    await one.sign_in(ADMIN)
+    made = {}
+    for name in ("used", "unused"):
+        answer = await one.post("/console/do/keys.create", name=name, access="read", asked="yes")
+        (made[name],) = re.findall(r"evk_[\w-]+", answer.text)
+    await browser(site).sign_in(made["used"])
+    rows = {
+        name: row
+        for name, row in re.findall(r'<tr id="k-(\w+)">(.*?)</tr>', (await one.get("/console/keys")).text, re.S)
+    }
+    assert rows["used"].count("<time") == 2, "when it was created, and when it was used"
+    assert 'class="quiet">not in ' in rows["unused"]
+
+
 async def test_a_key_that_reads_sees_no_keys(site: Site, browser: MakeBrowser) -> None:
     one = browser(site)
     await one.sign_in(READ)
@@ -112,7 +128,8 @@ async def test_the_first_key_of_an_open_node_must_be_able_to_make_keys(open_site
     for narrow in ({"access": "look"}, {"access": "admin", "prefixes": "edge"}):
         refused = await one.post("/console/do/keys.create", name="first", asked="yes", **narrow)
         assert (refused.status, "you are locked out with it" in refused.text) == (422, True), narrow
-    assert await open_site.ask("keys.list") == {"keys": [], "required": False}
+    found = await open_site.ask("keys.list")
+    assert (found["keys"], found["required"]) == ([], False)
     made = await one.post("/console/do/keys.create", name="first", access="admin", asked="yes")
     (key,) = re.findall(r"evk_[\w-]+", made.text)
     assert (await one.sign_in(key)).heading == "Overview"

@@ -11,7 +11,7 @@ import pytest
 from eventd.api.keys.api_key import ANYONE, OWNER, ApiKey
 from eventd.api.keys.configured_keys import parse_keys
 from eventd.api.keys.cross_site import require_local_name
-from eventd.api.keys.valid_keys import LONGEST_WAIT, Keys
+from eventd.api.keys.valid_keys import LONGEST_WAIT, Keys, KeyUses
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import load
@@ -405,3 +405,15 @@ def test_names_of_this_machine(host: str) -> None:
 def test_a_name_a_web_page_may_have_pointed_here_is_refused(host: str) -> None:
     with pytest.raises(Forbidden, match="does not answer to the name"):
         require_local_name(host)
+
+
+def test_the_last_use_of_a_key_is_known_until_the_key_is_gone() -> None:
+    clock = ManualClock()
+    held = Keys(list, clock=clock)
+    held.reload_from([line("first"), line("second")])
+    began = clock.now()
+    clock.advance(60)
+    held.find("second")
+    assert held.uses() == KeyUses(began, {digest("second").hex(): clock.now()})
+    held.reload_from([line("first")])
+    assert held.uses().latest == {}
