@@ -52,9 +52,9 @@ def test_a_list_of_a_hundred_links_is_small_and_computed_fast(visitors: Visitors
     page = next(answer for answer in answers if answer.url == node.url("/links"))
     assert page.text().count("<tr id=") >= 50
     assert len(page.body()) <= 25_000 * SLACK
-    times = []
-    for _ in range(20):
+    times: list[float] = []
+    while not times or (times[-1] > 0.05 * SLACK and len(times) < 20):  # the others waited for the processor
         began = time.perf_counter()
         assert signed_in.context.request.get(node.url("/links")).ok
         times.append(time.perf_counter() - began)
-    assert min(times) <= 0.05 * SLACK, times  # the others waited for the processor
+    assert times[-1] <= 0.05 * SLACK, times

@@ -9,10 +9,12 @@ from eventd.console.pages.table import find_page
 from tests.support.browser import Visitor, Visitors
 from tests.support.console import ConsoleNode, find_pages, sign_in
 from tests.support.console_worlds import HOSTILE
-from tests.support.page_checks import find_faults, walk_by_tab, with_axe
+from tests.support.page_checks import MAIN, find_faults, walk_by_tab, with_axe
 
 pytestmark = pytest.mark.browser
 LARGEST_HTML = 2 * 25_000
+SAME_EVERYWHERE = "/settings"
+"""The largest page, which is the same on all nodes: that of the node with everything is looked at."""
 
 
 def test_pages_with_nothing_to_show_fit_all_windows_and_break_no_rule_of_wcag_in_light_or_dark_colours(
@@ -21,8 +23,10 @@ def test_pages_with_nothing_to_show_fit_all_windows_and_break_no_rule_of_wcag_in
     sign_in(with_axe(visitor), empty)
     found = {}
     for path in find_pages(visitor, empty):
+        if path == SAME_EVERYWHERE:
+            continue
         visitor.page.goto(empty.url(path))
-        found[path] = find_faults(visitor.page)
+        found[path] = find_faults(visitor.page, MAIN)
     assert _without_good(found) == {}
 
 
@@ -32,8 +36,9 @@ def test_pages_with_everything_do_so_too_work_by_keyboard_and_are_whole_without_
     visitor, plain = sign_in(with_axe(visitors()), full), sign_in(visitors(javascript=False), full)
     found = {}
     for path in find_pages(plain, full):
+        part = MAIN if found else ""  # the frame is the same on all pages: the first is looked at with it
         visitor.page.goto(full.url(path))
-        found[path] = [*find_faults(visitor.page), *_find_unreachable(visitor)]
+        found[path] = [*find_faults(visitor.page, part), *_find_unreachable(visitor, part)]
         _open_without_javascript(plain, full, path)
         assert _texts_of(plain) == _texts_of(visitor), path
     assert _without_good(found) == {}
@@ -48,7 +53,7 @@ def test_pages_of_failures_do_so_too_and_nothing_that_a_name_or_a_payload_says_i
     found, shown = {}, ""
     for path in kinds:
         visitor.page.goto(broken.url(path))
-        found[path] = find_faults(visitor.page)
+        found[path] = find_faults(visitor.page, MAIN) if path != SAME_EVERYWHERE else []
         shown += _read_harmless(visitor, path)
     for path in find_pages(plain, broken, of_each=2):
         if path not in kinds:
@@ -64,10 +69,10 @@ def _without_good(found: dict[str, list[str]]) -> dict[str, list[str]]:
     return {path: faults for path, faults in found.items() if faults}
 
 
-def _find_unreachable(visitor: Visitor) -> list[str]:
-    """Return what the Tab key does not reach on an open page, or not in sight, or without a mark."""
-    walk = walk_by_tab(visitor.page)
-    assert walk.reached[0].startswith('<a class="skip"'), visitor.page.url
+def _find_unreachable(visitor: Visitor, part: str) -> list[str]:
+    """Return what the Tab key does not reach on an open page or in a part, or not in sight, or without a mark."""
+    walk = walk_by_tab(visitor.page, part)
+    assert part or walk.reached[0].startswith('<a class="skip"'), visitor.page.url
     return [f"{name}: {one}" for name in ("missed", "hidden", "unmarked") for one in getattr(walk, name)]
 
 

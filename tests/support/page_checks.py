@@ -43,9 +43,13 @@ _FAINT = """() => {
             return [(more + .05) / (less + .05) / needed, `${style.color} on ${back}: ${one.outerHTML.slice(0, 120)}`];
         }).filter(([share]) => share < 1).map(([, text]) => text);
 }"""
-_VIOLATIONS = "(options) => axe.run(options).then((found) => found.violations)"
-_WATCH_FOCUS = """() => {
-    const wanted = [...document.querySelectorAll(
+_VIOLATIONS = "([part, options]) => axe.run(part || document, options).then((found) => found.violations)"
+MAIN = "#main"
+"""What differs from page to page: the frame around it has most of the places for the focus, and half of what axe looks
+at."""
+_WATCH_FOCUS = """(part) => {
+    const begin = part ? document.querySelector(part) : document;
+    const wanted = [...begin.querySelectorAll(
         "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")].filter((one) =>
         !one.disabled && one.checkVisibility({ visibilityProperty: true }) && !one.closest("[inert]")
         && !(one.closest("details:not([open])") && one.tagName !== "SUMMARY"));
@@ -68,7 +72,7 @@ _WATCH_FOCUS = """() => {
         walk.hidden, walk.unmarked];
     addEventListener("keydown", () => { walk.note(); walk.pressed++; }, true);
     getSelection().removeAllRanges();
-    document.activeElement.blur();
+    if (part) begin.focus(); else document.activeElement.blur();
     scrollTo(0, 0);
     return wanted.length;
 }"""
@@ -76,13 +80,14 @@ _WATCH_FOCUS = """() => {
 take as long as the press."""
 
 
-def find_faults(page: Page) -> list[str]:
+def find_faults(page: Page, part: str = "") -> list[str]:
     """Return the faults of an open page in all windows, in light and in dark colours. See `with_axe`.
 
-    It is looked at in the size and the colours it has; afterwards they are those of a new visitor.
+    axe looks only at the `part` with this selector, at the whole page without one, in the size and the colours that it
+    has; afterwards they are those of a new visitor.
     """
     window = page.viewport_size
-    found = [f"light: {one}" for one in find_violations(page)]
+    found = [f"light: {one}" for one in find_violations(page, part)]
     page.emulate_media(color_scheme="dark")
     found += [f"dark, too little contrast: {one}" for one in find_faint(page)]
     for width in WIDTHS:
@@ -105,10 +110,10 @@ def with_axe(visitor: Visitor) -> Visitor:
     return visitor
 
 
-def find_violations(page: Page) -> list[str]:
-    """Return what axe finds against WCAG 2.2 AA. See `with_axe`."""
+def find_violations(page: Page, part: str = "") -> list[str]:
+    """Return what axe finds against WCAG 2.2 AA, on the page or only in a part of it. See `with_axe`."""
     chosen = {"type": "tag", "values": list(WCAG)}
-    found = page.evaluate(_VIOLATIONS, {"resultTypes": ["violations"], "runOnly": chosen})
+    found = page.evaluate(_VIOLATIONS, [part, {"resultTypes": ["violations"], "runOnly": chosen}])
     return [f"{one['id']}: {one['help']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
 
 
@@ -142,9 +147,9 @@ class KeyboardWalk(NamedTuple):
     unmarked: list[str]
 
 
-def walk_by_tab(page: Page) -> KeyboardWalk:
-    """Press Tab from the beginning of a page to its end."""
-    wanted: int = page.evaluate(_WATCH_FOCUS)
+def walk_by_tab(page: Page, part: str = "") -> KeyboardWalk:
+    """Press Tab from the beginning of a page, or of the part with this selector, to the end of the page."""
+    wanted: int = page.evaluate(_WATCH_FOCUS, part)
     for step in range(_MOST_STEPS):
         page.keyboard.press("Tab")
         if step >= wanted and page.evaluate("walk.note(), walk.ended"):
