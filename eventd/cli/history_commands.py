@@ -59,7 +59,7 @@ HISTORY: Final[dict[str, Leaf | Branch]] = {
                     ),
                     "show": Leaf(
                         "history.witnesses.finding",
-                        "Show a finding with the notes that it rests on; with -o, write a fork as a file for `routerctl"
+                        "Show a finding with the notes it rests on; with --out, write a fork as a file for `routerctl"
                         " prove check`.",
                     ),
                 },

@@ -10,7 +10,7 @@ import typer
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
 from eventd.cli.history.prove import OutOption
-from eventd.cli.terminal.output import Column, moment, note, text
+from eventd.cli.terminal.output import Column, moment, note, span, text
 from eventd.errors import Invalid
 from eventd.text.plural import counted
 
@@ -19,7 +19,7 @@ WITNESSES = (
     Column("STATE", text("state")),
     Column("SIZE", text("size")),
     Column("COSIGNED", moment("cosignedAt")),
-    Column("BEHIND", lambda row: f"{row['ageSeconds']:.0f}s"),
+    Column("BEHIND", span("ageSeconds")),
     Column("HELD", text("held")),
     Column("WITNESSED", moment("witnessedAt")),
     Column("KEY", text("source")),
@@ -102,11 +102,11 @@ async def finding(
     group: GroupOption = "",
     out: OutOption = None,
 ) -> None:
-    """Show a finding with the notes that it rests on; with -o, write a fork as a file for `routerctl prove check`."""
+    """Show a finding with the notes it rests on; with --out, write a fork as a file for `routerctl prove check`."""
     answer = await session.call("history.finding", group=await one_group(session, group), id=id)
     if out is not None:
         if answer["file"] is None:
-            raise Invalid(f"finding {id} is of kind {answer['kind']}: only a fork has a file")
+            raise Invalid(f"finding {id} has no file: only two signed checkpoints of one size show a fork to others")
         content = json.dumps(answer["file"], ensure_ascii=False, indent=2)
         out.write_text(f"{content}\n", encoding="utf-8")
     if session.out.is_document:

@@ -121,7 +121,7 @@ def _read_finding(conn: Connection, params: ShowFinding) -> dict[str, Any]:
     topic = read_group_topic(conn, find_group(conn, params.group).name)
     found = find_finding(conn, topic.id, params.id)
     if found is None:
-        raise NotFound(f"group {params.group} has no finding {params.id}", hint="list them: routerctl log witnesses")
+        raise NotFound(f"group {params.group} has no finding {params.id}", hint="list them: routerctl log findings")
     file = _fork_file(found)
     return {
         **_show_finding(found),

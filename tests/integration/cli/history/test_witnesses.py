@@ -15,7 +15,7 @@ from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.witnessing.node_keys import KEY_FILE, load_history_keys
-from federation.history.witnessing import KeySource
+from federation.history.witnessing import KeySource, Offer
 from tests.integration.cli.conftest import Control
 from tests.support.growing_tree import GrowingTree
 
@@ -27,18 +27,18 @@ def control(control: Control, monkeypatch: pytest.MonkeyPatch, migrated_sqlite_u
     """`routerctl` on the database of a node whose peer cloud has forked its tree."""
     monkeypatch.setenv("EVENTD_DATABASE_URL", migrated_sqlite_url)
     control.edge()
-
-    async def witness() -> None:
-        with closing(Database(migrated_sqlite_url)) as database:
-            log = await EventLog.open(database, SystemClock())
-            topic = await log.topic("group:edge")
-            for offer in (HONEST.offer(), FORKED.offer(1)):
-                offered = OfferFrom(topic, "edge", "cloud", KeySource.SHARED, {}, ("cloud",), offer)
-                await database.write(decide, offered, log.clock.now())
-            await log.close()
-
-    asyncio.run(witness())
+    asyncio.run(witness(migrated_sqlite_url, HONEST.offer(), FORKED.offer(1)))
     return control
+
+
+async def witness(url: str, *offers: Offer) -> None:
+    with closing(Database(url)) as database:
+        log = await EventLog.open(database, SystemClock())
+        topic = await log.topic("group:edge")
+        for offer in offers:
+            offered = OfferFrom(topic, "edge", "cloud", KeySource.SHARED, {}, ("cloud",), offer)
+            await database.write(decide, offered, log.clock.now())
+        await log.close()
 
 
 def test_witnesses_and_findings_are_listed(control: Control) -> None:
@@ -46,6 +46,7 @@ def test_witnesses_and_findings_are_listed(control: Control) -> None:
     assert table.lines[1].split()[:1] == ["cloud"]
     assert "shared" in table.lines[1]
     assert "1 finding not confirmed" in table.err
+    assert " 0s " not in table.lines[1], "it was never asked to cosign, and is not behind by anything"
     [finding] = json.loads(control("log", "findings", "-o", "json").out)
     assert (finding["kind"], finding["size"], finding["otherSize"]) == ("fork", 2, 2)
 
@@ -56,6 +57,17 @@ def test_a_fork_is_written_as_a_file_that_another_person_checks(control: Control
     said = control("prove", "check", str(file), "--key", HONEST.signer.key.text())
     assert said.lines[0].startswith("Proven: ")
     assert str(HONEST.origin) in said.out
+
+
+def test_a_fork_without_two_checkpoints_of_one_size_has_no_file(
+    control: Control, tmp_path: Path, migrated_sqlite_url: str
+) -> None:
+    log = ("log", "findings")
+    assert "routerctl log findings" in control(*log, "show", "2", code=3).err
+    asyncio.run(witness(migrated_sqlite_url, GrowingTree(node="cloud", group="edge").grow("z", "z").offer(2)))
+    assert [one["otherSize"] for one in json.loads(control(*log, "-o", "json").out)] == [2, 3]
+    said = control(*log, "show", "2", "--out", str(tmp_path / "fork.json"), code=1)
+    assert "finding 2 has no file: only two signed checkpoints of one size show a fork" in said.err
 
 
 def test_a_reset_confirms_the_finding_and_forgets_the_keys(control: Control) -> None:
