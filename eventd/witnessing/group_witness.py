@@ -88,6 +88,10 @@ class GroupWitness:
     metrics: WitnessMetrics
     gate: SigningGate
 
+    def is_declared(self, node: str) -> bool:
+        """Return whether a node is a declared peer of the group."""
+        return any(peer.node_name == node for peer in self.config().peers.values())
+
     def pins(self) -> Pins:
         """Return the declared keys of other nodes."""
         return self.config().history_pins
@@ -105,7 +109,7 @@ class GroupWitness:
         verdict = OwnNote.NOTHING
         owner = (await self.keys()).owner
         for note in notes[:MOST_OF_A_NODE]:
-            shown = Shown(self.topic_id, owner, peer, note)
+            shown = Shown(self.topic_id, owner, peer, note, self.is_declared(peer))
             found, renewed = await self.log.database.write(take_own_note, shown, self.log.clock.now())
             verdict = found if verdict is not OwnNote.OLDER_COPY else verdict
             if renewed:

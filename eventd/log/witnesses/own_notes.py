@@ -34,12 +34,16 @@ class OwnNote(StrEnum):
 
 
 class Shown(NamedTuple):
-    """A note of an own tree that `peer` has shown, and the owner of the group's trees."""
+    """A note of an own tree that `peer` has shown, and the owner of the group's trees.
+
+    `declared`: the peer is declared here, so that what it holds is recorded. Members can invent names.
+    """
 
     topic_id: int
     owner: TreeOwner
     peer: str
     note: str
+    declared: bool = True
 
 
 def take_own_note(conn: Connection, shown: Shown, now: int) -> tuple[OwnNote, bool]:
@@ -54,7 +58,8 @@ def take_own_note(conn: Connection, shown: Shown, now: int) -> tuple[OwnNote, bo
     reason = "the tree is not in this database" if tree is None else _find_difference(conn, tree, stated)
     if not reason:
         assert tree is not None
-        note_held_size(conn, tree.id, shown.peer, stated.size, now)
+        if shown.declared:
+            note_held_size(conn, tree.id, shown.peer, stated.size, now)
         return OwnNote.FITS, False
     lock_head(conn)
     sql = "SELECT 1 FROM history_findings WHERE topic_id = ? AND origin = ? AND kind = ?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -87,8 +87,16 @@ def cosigned(asked: WitnessQuestion, signer: NoteSigner = WITNESS, text: str = "
     return WitnessAnswer(cosignature=cosign(text or read_note(asked.note.encode()).text, signer, 1000).line())
 
 
+class Peer:
+    """The part of a declared peer that offers use."""
+
+    node_name = "b"
+    protocol = "v2"
+
+
 def config() -> GroupConfig:
-    return group_of("g", EventGroupSpec.model_validate({"nodeName": "site-a", "history": {"mode": "record"}}))
+    declared = group_of("g", EventGroupSpec.model_validate({"nodeName": "site-a", "history": {"mode": "record"}}))
+    return replace(declared, peers={"b": Peer()})  # type: ignore[dict-item]
 
 
 class Offered:
@@ -98,9 +106,6 @@ class Offered:
         self.log, self.topic, self.tree, self.peer = log, topic, tree, peer
         self.metrics, self.gate = Counted(), SigningGate()
         witness = GroupWitness(config, topic, log, self.keys, self.metrics, self.gate)
-
-        class Peer:
-            node_name = "b"
 
         self.offering = Offering(witness, Peer(), peer)  # type: ignore[arg-type]
 

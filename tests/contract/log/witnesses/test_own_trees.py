@@ -186,3 +186,10 @@ async def test_a_retired_key_signs_the_change_of_the_key(own: OwnLog) -> None:
     entry = read_opening_entry(following.opening)
     assert entry.opening.reason is OpeningReason.KEY
     assert entry.is_signed_by(read_vkey(tree.log_key, LOG_KEY))
+
+
+async def test_what_a_node_that_is_not_declared_holds_is_not_recorded(own: OwnLog) -> None:
+    tree, signed = await own.seal("x")
+    shown = Shown(own.topic, OWNER, "invented", signed.note, declared=False)
+    assert await own.log.database.write(take_own_note, shown, NOW) == (OwnNote.FITS, False)
+    assert await own.log.database.read(find_witness, tree.id, "invented") is None
