@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -45,12 +47,13 @@ class _Signed(NamedTuple):
     note: SignedNote
 
 
-class _ShippedTree(NamedTuple):
+@dataclass(slots=True)
+class _ShippedTree:
     """What the lake has of a tree, without its leaves: `hashes` by level and index."""
 
-    opening: bytes
-    checkpoints: Sequence[_Signed]
-    hashes: Mapping[int, Mapping[int, bytes]]
+    opening: bytes = b""
+    checkpoints: list[_Signed] = field(default_factory=list)
+    hashes: defaultdict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
 
 
 def prove_from_lake(
@@ -99,24 +102,28 @@ def _records(storage: Storage, segments: Iterable[Segment], event_id: str, group
 
 
 def _read_tree(storage: Storage, segments: Iterable[Segment], name: str) -> _ShippedTree:
-    opening, checkpoints = b"", list[_Signed]()
-    hashes: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
+    tree = _ShippedTree()
     for segment in (one for one in segments if one.place.book is Ledger.HISTORY):
         try:
             rows = read_segment(storage, segment).to_pylist()
         except BadSegment:
             continue
         for row in (row for row in rows if row["tree"] == name):
-            match row["kind"]:
-                case HistoryKind.OPENING:
-                    opening = OPENING_ENTRY + row["content"].encode()
-                case HistoryKind.HASHES:
-                    hashes[row["level"]].update(enumerate(read_hash_row(row["content"]), row["first"]))
-                case HistoryKind.CHECKPOINT | HistoryKind.WITNESSED:
-                    note = read_note(row["content"].encode())
-                    stated = read_checkpoint(note.text)
-                    checkpoints.append(_Signed(stated.size, stated.root, note))
-    return _ShippedTree(opening, checkpoints, hashes)
+            with suppress(HistoryError):  # a row that was changed proves nothing, and others may prove the event
+                _add_row(tree, row)
+    return tree
+
+
+def _add_row(tree: _ShippedTree, row: Mapping[str, Any]) -> None:
+    match row["kind"]:
+        case HistoryKind.OPENING:
+            tree.opening = OPENING_ENTRY + row["content"].encode()
+        case HistoryKind.HASHES if row["first"] is not None:
+            tree.hashes[row["level"]].update(enumerate(read_hash_row(row["content"]), row["first"]))
+        case HistoryKind.CHECKPOINT | HistoryKind.WITNESSED:
+            note = read_note(row["content"].encode())
+            stated = read_checkpoint(note.text)
+            tree.checkpoints.append(_Signed(stated.size, stated.root, note))
 
 
 def _prove(
@@ -150,10 +157,14 @@ def _prove(
 
 
 def _event_of(storage: Storage, row: Mapping[str, Any]) -> bytes | None:
-    """Return the canonical text of an event; None if the lake does not have its payload."""
+    """Return the canonical text of an event; None if the lake does not have its payload, or another one."""
     table = read_segment(storage, row["segment"])
-    (full,) = [one for one in table.filter(_is_number(table, row["number"])).to_pylist()]
+    (full,) = table.filter(_is_number(table, row["number"])).to_pylist()
     if full["payload"] is None or full["dedupe_key"] == "":
+        return None
+    try:
+        payload = msgspec.json.decode(full["payload"])
+    except (msgspec.DecodeError, RecursionError):
         return None
     expires = full["expires_at"]
     event = Event(
@@ -163,7 +174,7 @@ def _event_of(storage: Storage, row: Mapping[str, Any]) -> bytes | None:
         type=full["type"],
         subject=full["subject"],
         dedupe_key=full["id"] if full["dedupe_key"] is None else full["dedupe_key"],
-        payload=msgspec.json.decode(full["payload"]),
+        payload=payload,
         observed_at=from_micros(micros(full["event_at"])),
         expires_at=UNSET if expires is None else from_micros(micros(expires)),
     )

@@ -82,3 +82,30 @@ async def test_without_the_hashes_of_the_ledger_there_is_no_proof(shipped: tuple
     LakeFiles(Path(storage.locate(""))).remove("history", "a", lambda row: bool(row["kind"] == "hashes"))
     with pytest.raises(CheckFailed, match="hash 0 of level 1 is not in the lake"):
         prove_from_lake(storage, "e300")
+
+
+@pytest.mark.parametrize("change", [{"content": "x!"}, {"first": None}])
+async def test_a_changed_row_of_hashes_that_is_not_needed_does_not_prevent_a_proof(
+    shipped: tuple[Storage, str], change: dict[str, object]
+) -> None:
+    storage, key = shipped
+    files = LakeFiles(Path(storage.locate("")))
+    files.change("history", "a", lambda row: bool(row["kind"] == "hashes"), lambda row: row | change)
+    assert plain.open_file(prove_from_lake(storage, "e200").encode(), key, [])[1] == 200
+
+
+async def test_changed_checkpoints_prove_nothing(shipped: tuple[Storage, str]) -> None:
+    storage, _ = shipped
+    files = LakeFiles(Path(storage.locate("")))
+    files.change("history", "a", lambda row: bool(row["kind"] == "checkpoint"), lambda row: row | {"content": "x"})
+    with pytest.raises(CheckFailed, match="in no checkpoint"):
+        prove_from_lake(storage, "e200")
+
+
+async def test_an_event_with_a_changed_payload_is_proven_by_its_digest(shipped: tuple[Storage, str]) -> None:
+    storage, key = shipped
+    files = LakeFiles(Path(storage.locate("")))
+    files.change("events", "a", lambda row: bool(row["id"] == "e200"), lambda row: row | {"payload": "{"})
+    file = prove_from_lake(storage, "e200")
+    assert file.event is None
+    assert plain.open_file(file.encode(), key, [])[1] == 200
