@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -46,3 +47,9 @@ async def browser() -> AsyncIterator[MakeBrowser]:
             return Browser(session, site.running.api_address[1])
 
         yield make
+
+
+async def actions_of(site: Site) -> list[dict[str, Any]]:
+    """Return the recorded actions of a node, the newest first, without sign-ins."""
+    found: list[dict[str, Any]] = (await site.ask("actions.list"))["actions"]
+    return [one for one in found if one["operation"] != "sessions.begin"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.conftest import MakeBrowser, actions_of
 from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
 from tests.support.declared import group, peer
 from tests.support.ports import free_port
@@ -66,7 +66,7 @@ async def test_safe_fixes_are_named_before_they_are_applied(site: Site, browser:
     (seen,) = re.findall(r'name="seen" value="([^"]*)"', asked.text)
     done = await one.post(url, **form, seen=seen)
     assert (done.url, done.heading) == ("/console/doctor?done=doctor.fix", "Doctor")
-    actions = (await site.ask("actions.list"))["actions"]
+    actions = await actions_of(site)
     assert [action["operation"] for action in actions] == ["doctor.fix"]
 
 
@@ -77,7 +77,7 @@ async def test_without_a_safe_fix_nothing_is_applied(site: Site, browser: MakeBr
     assert "no safe action would change anything" in asked.text
     assert ("Check again" in asked.text, 'name="seen"' in asked.text) == (True, False)
     await one.post("/console/do/doctor.fix", group="edge", asked="yes", seen="0" * 64)
-    assert (await site.ask("actions.list"))["actions"] == []
+    assert await actions_of(site) == []
 
 
 async def test_fixes_are_refused_without_their_scope(site: Site, browser: MakeBrowser) -> None:

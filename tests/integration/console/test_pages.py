@@ -7,7 +7,7 @@ import re
 import pytest
 
 from eventd.console.pages import visit
-from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.conftest import MakeBrowser, actions_of
 from tests.integration.console.test_signing_in import ADMIN, EDGE, READ
 from tests.support.declared import callback, group, peer
 from tests.support.ports import free_port
@@ -52,7 +52,7 @@ async def test_an_action_asks_then_does_then_shows(site: Site, browser: MakeBrow
     assert "Paused: &lt;b&gt;Ann&lt;/b&gt;" in done.text
     resumed = await one.post("/console/do/links.resume", group="edge", peer="b", back="/console/links/edge/b")
     assert "The link resumes at once." in resumed.text
-    actions = (await site.ask("actions.list"))["actions"]
+    actions = await actions_of(site)
     assert [(one["operation"], one["object"], one["kind"]) for one in actions] == [
         ("links.resume", "peer edge/b", "session"),
         ("links.pause", "peer edge/b", "session"),

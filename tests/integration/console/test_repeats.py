@@ -6,7 +6,7 @@ import asyncio
 import re
 from html import unescape
 
-from tests.integration.console.conftest import MakeBrowser
+from tests.integration.console.conftest import MakeBrowser, actions_of
 from tests.integration.console.test_signing_in import ADMIN, READ
 from tests.support.console_pages import Answer, Browser
 from tests.support.declared import peer
@@ -42,7 +42,7 @@ async def test_a_form_that_is_sent_twice_is_done_once(site: Site, browser: MakeB
     assert again.url == "/console/links/edge/b?done=links.pause"
     (link,) = (await site.ask("links.status", group="edge"))["outbound"]
     assert link["state"] != "paused"
-    assert [row["operation"] for row in (await site.ask("actions.list"))["actions"]] == ["links.pause"]
+    assert [row["operation"] for row in await actions_of(site)] == ["links.pause"]
 
 
 async def test_buttons_have_a_key_of_their_page(site: Site, browser: MakeBrowser) -> None:
@@ -54,11 +54,11 @@ async def test_buttons_have_a_key_of_their_page(site: Site, browser: MakeBrowser
     for _ in range(2):
         await one.post("/console/do/links.resume", **form)
         await site.ask("links.pause", group="edge", peer="b")
-    assert len((await site.ask("actions.list"))["actions"]) == 1
+    assert len(await actions_of(site)) == 1
     other = fields_of(await one.get("/console/links/edge/b"), "links.resume")
     assert other["once"] != form["once"]
     await one.post("/console/do/links.resume", **other)
-    assert len((await site.ask("actions.list"))["actions"]) == 2
+    assert len(await actions_of(site)) == 2
 
 
 async def test_a_form_whose_object_is_gone_since_it_was_sent_shows_that_it_was_done(
@@ -138,7 +138,7 @@ async def test_what_is_done_to_topics_is_done_once(site: Site, browser: MakeBrow
     for _ in range(2):
         done = await one.post("/console/do/topics.delete", **delete)
         assert (done.status, "The topic is deleted." in done.text) == (200, True)
-    actions = [row["operation"] for row in (await site.ask("actions.list"))["actions"]]
+    actions = [row["operation"] for row in await actions_of(site)]
     assert actions == ["DELETE /v0/topics/{topic}", "PUT /v0/topics/{topic}"]
 
 
