@@ -18,6 +18,7 @@ from eventd.settings.environment import consoles_folder
 
 _SECONDS: Final = 5.0
 _MOST_BYTES: Final = 4096
+_QUESTION: Final = b"?"
 
 
 @contextmanager
@@ -32,12 +33,13 @@ def _short_path(folder: Path) -> Iterator[Path]:
 
 @asynccontextmanager
 async def offering_links(port: int, make: Callable[[], str]) -> AsyncIterator[bool]:
-    """Within the block, answer each connection with a link that `make` returns; false if there can be no socket."""
+    """Within the block, answer each question with a link that `make` returns; false if there can be no socket."""
 
-    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
-            writer.write(make().encode())
-            await writer.drain()
+            if await reader.read(1):
+                writer.write(make().encode())
+                await writer.drain()
         writer.close()
 
     folder = consoles_folder()
@@ -65,19 +67,22 @@ def ask_link(port: int) -> str:
     """Return a new link of the console at this port; 0: of the only one. Raises `NotFound`, `Unavailable`."""
     folder = consoles_folder()
     paths = sorted(Path(folder).glob(f"console-{port or '*'}.sock")) if folder else []
-    links = [link for path in paths if (link := _read(path))]
-    if len(links) > 1:
-        ports = ", ".join(path.stem.removeprefix("console-") for path in paths)
+    running = [path for path in paths if _ask(path, b"") is not None]  # a new link ends the one before
+    if len(running) > 1:
+        ports = ", ".join(path.stem.removeprefix("console-") for path in running)
         raise Unavailable(f"several consoles run, at the ports {ports}", hint="choose one with --port")
-    if not links:
+    link = _ask(running[0], _QUESTION) if running else None
+    if not link:
         raise NotFound("no routerctl console of this user runs here", hint="start one: routerctl console")
-    return links[0]
+    return link
 
 
-def _read(path: Path) -> str:
-    """Return what the console at a socket answers; empty if none listens there."""
+def _ask(path: Path, question: bytes) -> str | None:
+    """Return what the console at a socket answers, nothing without a question; None if none listens there."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as client, _short_path(path.parent) as short:
         client.settimeout(_SECONDS)
         client.connect(str(short / path.name))
+        client.sendall(question)
+        client.shutdown(socket.SHUT_WR)
         return client.recv(_MOST_BYTES).decode()
-    return ""
+    return None
