@@ -78,6 +78,7 @@ class Sealer:
             await asyncio.wait({appended, timer}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
+            appended.cancel()
 
     async def _seal(self, owner: TreeOwner, begun: float) -> float | None:
         """Make one checkpoint, if there is something to seal; open a tree where that is due.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,7 +13,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import TreeOwner
 from eventd.log.history.seal import hash_new
 from eventd.node import sealing
-from eventd.node.sealing import MOST_LAG, REST, SEAL_SECONDS, Sealer
+from eventd.node.sealing import IDLE_SECONDS, MOST_LAG, REST, SEAL_SECONDS, Sealer
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.clock import SECOND
@@ -97,3 +98,13 @@ async def test_a_tree_that_ends_is_reported_and_followed_by_another(
     assert "tile/0/000.p/1 is not stored" in caplog.records[0].__dict__["error"]
     assert caplog.records[1].__dict__["reason"] == "damage"
     assert figures.shown[-1][1] == 2
+
+
+async def test_an_idle_minute_leaves_no_wait_behind(log: EventLog, sealer: Sealer, clock: ManualClock) -> None:
+    with log.watch((await log.topic("group:g"),), own=True) as watch:
+        appended = watch.after(watch.turn)
+        waiting = asyncio.create_task(sealer._wait(appended))
+        await asyncio.sleep(0)
+        clock.advance(IDLE_SECONDS)
+        await waiting
+        assert appended.done()
