@@ -1,7 +1,8 @@
 """What audits of this process have made of segments: hundreds of tests audit lakes that differ in a few segments only.
 
 An audit reads each segment of a lake that it does not know. What it makes of one depends on the bytes of its file and
-on its job, which has the manifest and all that an audit asks of the segment, and on nothing else.
+on its job, which has the manifest and all that an audit asks of the segment, and on nothing else. The sizes of its
+pages, which are measured whenever rows of it are read, depend on the bytes alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from eventd.audit.receipts.receipt_terms import ReceiptTerms
 from eventd.audit.segments import segment_jobs
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.errors import NotFound
+from eventd.lake import segment_file
 from eventd.lake.file_sizes import TooLargeFile
 from eventd.lake.storage import FileReader
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _MOST = 4000
 _make_cells = segment_jobs._cells
+_measure = segment_file.with_dictionaries
 
 
 class _KnownCells(NamedTuple):
@@ -36,6 +39,7 @@ class _KnownCells(NamedTuple):
 
 known: dict[bytes, _KnownCells] = {}
 """By the segment's digest and its job. A test that changes how cells are made takes an empty one for itself."""
+_measured: dict[tuple[bytes, int, int, bool], list[int]] = {}
 
 
 class _OneKey:
@@ -48,7 +52,11 @@ class _OneKey:
 @contextlib.contextmanager
 def knowing_cells() -> Iterator[None]:
     """Take the cells of a segment from an earlier audit of this process that read the same segment for the same job."""
-    with patch.object(segment_jobs, "_cells", _cells), patch.object(state, "SYSTEM", _OneKey()):
+    with (
+        patch.object(segment_jobs, "_cells", _cells),
+        patch.object(segment_file, "with_dictionaries", _with_dictionaries),
+        patch.object(state, "SYSTEM", _OneKey()),
+    ):
         yield
 
 
@@ -68,3 +76,10 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
     for field in ("summaries", "runs", "digests", "sums", "leaves"):
         getattr(result, field).update(getattr(made.result, field))
     return made.cells
+
+
+def _with_dictionaries(data: bytes, columns: int, rows: int, *, nested: bool = False) -> list[int]:
+    name = (hashlib.sha256(data).digest(), columns, rows, nested)
+    if name not in _measured:
+        _measured[name] = _measure(data, columns, rows, nested=nested)
+    return _measured[name]
