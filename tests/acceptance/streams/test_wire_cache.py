@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.felix_wire import b64, message, read_json, scope
+from tests.support.felix_wire import b64, message, scope
 from tests.support.processes import Processes
 from tests.support.stream_nodes import Session, StreamNode, cache, session
 
@@ -53,26 +53,6 @@ async def test_a_value_is_there_until_its_time_and_a_put_replaces_both(line: Ses
     assert await value("for ever") == b64(b"x")
 
 
-async def test_without_an_id_a_stream_ends_after_the_answer(line: Session) -> None:
-    stream = await line.stream()
-    stream.write(put("plain", b"v", None), get("plain", 1))
-    assert await stream.message() == {"type": "ok"}
-    assert await stream.rest() == []
-    stream = await line.stream()
-    stream.write(get("plain", None))
-    answer = await stream.message()
-    assert answer == {"type": "cache_value", **PRIMARY, "key": "plain", "value": b64(b"v")}
-    assert await stream.rest() == []
-
-
-async def test_many_requests_on_their_way_are_answered_in_order(line: Session) -> None:
-    stream = await line.stream()
-    stream.write(b"".join(put(f"k{id}", b"%d" % id, id) + get(f"k{id}", 1000 + id) for id in range(500)), end=True)
-    answers = [read_json(each.payload) for each in await stream.rest()]
-    assert [each["request_id"] for each in answers] == [id for n in range(500) for id in (n, 1000 + n)]
-    assert [each["value"] for each in answers[1::2]] == [b64(b"%d" % id) for id in range(500)]
-
-
 async def test_keys_of_tenants_namespaces_and_caches_are_apart(node: StreamNode, line: Session) -> None:
     node.apply(cache("t1", "second"))
     second = PRIMARY | {"cache": "second"}
@@ -85,16 +65,6 @@ async def test_keys_of_tenants_namespaces_and_caches_are_apart(node: StreamNode,
     gone = {"type": "error", "message": "cache scope not found: t1/default/second", "request_id": 1}
     assert await stream.ask(get("same", where=second)) == gone
     assert (await stream.ask(get("same")))["value"] == b64(b"1")
-
-
-async def test_a_value_that_is_too_large_is_refused_and_the_stream_goes_on(line: Session) -> None:
-    stream = await line.stream()
-    stream.write(put("large", b"x" * (1 << 20)))
-    assert await stream.message() == {"type": "cache_ok", "request_id": 1}
-    answer = await stream.ask(put("larger", b"x" * ((1 << 20) + 1), 2))
-    assert (answer["type"], answer["request_id"]) == ("error", 2)
-    assert len((await stream.ask(get("large", 3)))["value"]) == len(b64(b"x" * (1 << 20)))
-    assert (await stream.ask(get("larger", 4)))["value"] is None
 
 
 async def test_a_cache_keeps_within_its_bytes_and_entries(node: StreamNode, line: Session) -> None:

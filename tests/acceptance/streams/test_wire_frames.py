@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from tests.support.aioquic_client import RawStream, StreamOver
+from tests.support.aioquic_client import RawStream
 from tests.support.felix_wire import (
-    ALL_FLAGS,
     RawFrame,
     WireAck,
     b64,
@@ -108,55 +105,11 @@ async def test_before_authentication_a_frame_is_small(line: Session) -> None:
     assert await stream.ask(frame(0, padded)) == {"type": "ok"}
 
 
-async def test_frames_may_arrive_byte_by_byte_and_many_at_once(line: Session) -> None:
-    stream = line.client.open()
-    for byte in line.auth() + publish_acked(1, ORDERS, b"slow"):
-        stream.write(bytes([byte]))
-        line.client.transmit()
-    assert (await stream.message())["type"] == "auth_ok"
-    assert read_ack(await stream.frame()) == WireAck(0, 1, "")
-    stream.write(b"".join(publish_acked(id, ORDERS, b"fast") for id in range(500)), end=True)
-    assert [read_ack(each).request_id for each in await stream.rest()] == [*range(500)]
-
-
-async def test_the_end_within_a_header_is_clean_and_within_a_payload_ends_the_stream(line: Session) -> None:
-    whole = publish_acked(1, ORDERS, b"x")
-    for cut in (0, 1, 11):
-        stream = await line.stream()
-        stream.write(whole[:cut], end=True)
-        assert await stream.rest() == []
-    for cut in (12, len(whole) - 1):
-        stream = await line.stream()
-        stream.write(whole[:cut], end=True)
-        await stream.over()
-        assert not any(each.flags for each in await stream.rest())  # nothing is acknowledged
-
-
-async def test_unknown_flags_are_answered_and_the_stream_goes_on(line: Session) -> None:
-    told = {"type": "error", "message": "unsupported frame flags"}
-    stream, early = await line.stream(), line.client.open()  # before authentication, too
-    for flags in (0x0040, 0x8000, 0xFFFF, 0x0041, 0x0049):
-        odd = frame(flags, b"whatever")
-        assert await stream.ask(odd) == told
-        assert await early.ask(odd) == told
-    await goes_on(stream)
-    assert (await early.ask(line.auth()))["type"] == "auth_ok"
-    await goes_on(early)
-
-
 async def test_flags_of_the_other_direction_end_the_stream(line: Session) -> None:
     for flags in (0x0002, 0x0004, 0x0008, 0x0010, 0x0020, 0x003E):
         stream = await line.stream()
         stream.write(frame(flags, body(ORDERS, [b"x"])))
         await ends(stream, "malformed message")
-
-
-async def test_beside_a_publish_other_known_flags_are_ignored(line: Session) -> None:
-    stream = await line.stream()
-    stream.write(frame(0x0001 | 0x0036, body(ORDERS, [b"plain"])))
-    acked = publish_acked(5, ORDERS, b"acked")[12:]
-    stream.write(frame(ALL_FLAGS, acked))
-    assert read_ack(await stream.frame()) == WireAck(0, 5, "")
 
 
 def cut_names() -> list[bytes]:
@@ -179,23 +132,6 @@ async def test_a_wrong_body_of_an_acknowledged_publish_is_answered_by_its_id(lin
     for each in bodies:
         assert read_ack(await stream.frame()) == WireAck(1, 9, "malformed publish batch"), each
     await goes_on(stream)
-
-
-async def test_bytes_after_the_last_payload_are_ignored_and_an_empty_batch_is_valid(line: Session) -> None:
-    stream = await line.stream()
-    head = (9).to_bytes(8, "big") + b"\1"
-    for each in (body(ORDERS, [b"x"]) + b"more", body(ORDERS, []), body(ORDERS, [b"", b""])):
-        stream.write(frame(0x0009, head + each))
-        assert read_ack(await stream.frame()) == WireAck(0, 9, "")
-
-
-async def test_an_acknowledged_publish_without_id_or_mode_ends_the_stream(line: Session) -> None:
-    for payload in (b"", b"\0" * 8, b"\0" * 9 + body(ORDERS, []), b"\0" * 8 + b"\3" + body(ORDERS, [])):
-        stream = await line.stream()
-        stream.write(frame(0x0009, payload))
-        (told,) = await stream.rest()
-        assert json.loads(told.payload)["type"] == "error"
-        await stream.stopped()
 
 
 async def test_json_that_is_no_message_is_answered_and_ends_the_stream(line: Session) -> None:
@@ -340,15 +276,3 @@ async def test_anything_else_there_ends_the_stream_silently(line: Session) -> No
     await early.stopped()
     assert await seen_before(reading, line, where, b"last of odd ones") == []
     assert not line.client.opened
-
-
-async def test_a_stream_that_ends_loses_nothing_that_was_acknowledged_before(line: Session) -> None:
-    stream = await line.stream()
-    for id in range(20):
-        stream.write(publish_acked(id, ORDERS, b"x" * 1000))
-    stream.write(frame(0, b"{"))
-    frames = await stream.rest()
-    assert [read_ack(each) for each in frames[:-1]] == [WireAck(0, id, "") for id in range(20)]
-    assert json.loads(frames[-1].payload) == {"type": "error", "message": "malformed message"}
-    with pytest.raises(StreamOver):
-        await stream.frame()

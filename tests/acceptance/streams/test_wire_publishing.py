@@ -196,24 +196,6 @@ async def test_frames_of_a_stream_reach_a_topic_in_their_order_and_batches_whole
     assert all(starts[n] == starts[n + 1] == starts[n + 2] for n in range(0, 600, 3)), "batches are mixed"
 
 
-async def test_unacknowledged_publishes_are_never_answered(node: StreamNode, line: Session) -> None:
-    where = node.create("default/quiet")
-    stream = await line.stream()
-    stream.write(
-        publish(NOWHERE, b"dropped"),
-        publish_json(NOWHERE, b"dropped", ack="none"),
-        publish_json(NOWHERE, b"dropped", ack="none", request_id=5),
-        publish(where, b"x" * ((1 << 20) + 1)),
-        publish(where, b"a"),
-        publish_json(where, b"b", ack="none"),
-        publish_json(where, b"c", b"d", ack="none", request_id=6),
-        publish_acked(7, where, b"e"),
-        end=True,
-    )
-    assert [read_ack(each) for each in await stream.rest()] == [WireAck(0, 7, "")]
-    assert [each["data"] for each in node.records(topic(where))] == ["a", "b", "c", "d", "e"]
-
-
 async def test_records_and_batches_have_a_largest_size(node: StreamNode, line: Session) -> None:
     where = node.create("default/large")
     stream = await line.stream()
@@ -254,18 +236,6 @@ async def test_every_payload_comes_back_byte_for_byte(node: StreamNode, line: Se
         7,
     ]
     assert {each.get("$node") for each in node.records(topic(where))[: len(payloads)]} == {"tester"}
-
-
-async def test_a_full_topic_that_rejects_and_a_queue_are_told(node: StreamNode, line: Session) -> None:
-    where = node.create("default/full", discard="reject", cap_records=2)
-    await line.publish(where, b"a", b"b")
-    stream = await line.stream()
-    stream.write(publish_acked(1, where, b"c"), publish(where, b"dropped"))
-    assert read_ack(await stream.frame()) == WireAck(1, 1, "topic full")
-    assert await stream.ask(publish_json(where, b"c", request_id=2)) == failed(2, "topic full")
-    node.v0("PUT", "/topics/stream:t1:default:jobs", {"type": "queue"})
-    told = "stream not found: tenant=t1 namespace=default stream=jobs"
-    assert await stream.ask(publish_json("t1/default/jobs", b"c", request_id=3)) == failed(3, told)
 
 
 async def test_a_session_writes_each_id_once_over_all_its_connections(node: StreamNode, line: Session) -> None:
