@@ -151,27 +151,6 @@ async def test_without_offsets_in_its_flags_a_client_gets_frames_without_them(no
         events.stop()
 
 
-async def test_a_text_for_the_id_gets_events_as_json(node: StreamNode, line: Session) -> None:
-    where = node.create("default/pages")
-    await line.publish(where, b"a", b"\xff")
-    stream = await line.stream()
-    answer = await stream.ask(message("subscribe", stream="pages", request_id="sub-1", start="earliest"))
-    assert (answer["type"], answer["request_id"]) == ("ok", "sub-1")
-    events = await line.client.take_opened()
-    assert (await events.message())["type"] == "event_stream_hello"
-    batch = await events.message()
-    assert batch["type"] == "event_batch"
-    assert (batch["tenant_id"], batch["namespace"], batch["stream"]) == ("t1", "default", "pages")
-    assert [base64.b64decode(each) for each in batch["payloads"]] == [b"a", b"\xff"]
-    assert batch["base_offset"] == 0
-    failed = await refused(line, stream="nowhere", request_id="sub-2")
-    assert failed == {
-        "type": "error",
-        "message": "stream not found: tenant=t1 namespace=default stream=nowhere",
-        "request_id": "sub-2",
-    }
-
-
 async def test_subscribing_is_the_last_request_of_a_stream(line: Session) -> None:
     stream = await line.stream()
     stream.write(publish_json(ORDERS, b"x", request_id=1), message("subscribe", **scope(ORDERS)))
@@ -191,31 +170,6 @@ async def test_an_id_that_is_in_use_on_the_connection_is_refused(node: StreamNod
     assert other.answer["subscription_id"] != 77
     async with session(node) as another:
         assert (await another.subscribe(ORDERS, subscription_id=77)).answer["subscription_id"] == 77
-
-
-async def test_a_subscriber_that_stops_is_forgotten_and_the_others_go_on(node: StreamNode, line: Session) -> None:
-    where = node.create("default/stops")
-    readers = [await line.subscribe(where) for _ in range(6)]
-    for reading in readers[:3]:
-        reading.leave()
-    await line.publish(where, b"a")
-    for reading in readers[3:]:
-        assert await reading.until(1) == [b"a"]
-    assert node.metric("routerd_eventd_stream_subscriptions") >= 3
-    await line.publish(where, b"b")
-    for reading in readers[:3]:
-        assert b"b" not in reading.payloads
-
-
-async def test_deleting_a_topic_ends_its_subscriptions_at_the_end_of_a_frame(node: StreamNode, line: Session) -> None:
-    where = node.create("default/ending")
-    reading, other = await line.subscribe(where), await line.subscribe(ORDERS)
-    await line.publish(where, b"a")
-    await reading.until(1)
-    node.v0("DELETE", f"/topics/{topic(where)}")
-    assert await reading.stream.rest() == []
-    await line.publish(ORDERS, b"still")
-    assert await other.until(1) == [b"still"]
 
 
 async def test_evicted_records_are_a_gap_to_who_asks_and_a_jump_to_others(node: StreamNode) -> None:
