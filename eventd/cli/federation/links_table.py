@@ -23,6 +23,7 @@ OUTBOUND = (
     Column("POSITION", lambda row: f"{row['position']}/{row['head']}", wide=True),
     Column("ENDPOINT", text("endpoint"), wide=True),
     Column("REMEDY", lambda row: row.get("remedy") or "-", wide=True),
+    Column("HISTORY", lambda row: row.get("history") or "-", wide=True),
     Column("SENDS", lambda row: row.get("filter", {}).get("words", "-"), wide=True),
 )
 INBOUND = (
@@ -33,6 +34,7 @@ INBOUND = (
     Column("LAST_BATCH", moment("updatedAt")),
     Column("BASE", text("base"), wide=True),
     Column("EPOCH", text("epoch"), wide=True),
+    Column("HISTORY", lambda row: row.get("history") or "-", wide=True),
 )
 GAPS = (
     Column("GROUP", text("group")),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from eventd.cli.gateway.selecting import GroupOption, one_group
-from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.history.prove import OutOption
 from eventd.cli.terminal.output import Column, moment, note, span, text
 from eventd.errors import Invalid
@@ -69,6 +69,7 @@ def _rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 @connected_without_table
 @only_calls
+@may_ask
 async def reset(
     session: Session,
     node: Annotated[str, typer.Argument(metavar="NODE", help="Node name of the peer.")],
@@ -119,6 +120,7 @@ async def finding(
 
 @connected_without_table
 @only_calls
+@may_ask
 async def rotate(
     session: Session,
     lost: Annotated[

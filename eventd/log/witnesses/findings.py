@@ -113,6 +113,14 @@ def count_open(conn: Connection, topic_id: int) -> dict[str, int]:
     return dict(fetch(conn, sql, (topic_id, *(kind.value for kind in OPEN_KINDS))))
 
 
+def read_worst(conn: Connection, topic_id: int) -> dict[str, str]:
+    """Return for each node the worst kind of the findings about its trees that no operator has confirmed."""
+    sql = "SELECT DISTINCT node, kind FROM history_findings WHERE topic_id = ? AND confirmed_at IS NULL"
+    order = [kind.value for kind in OPEN_KINDS]
+    found = [(node, kind) for node, kind in fetch(conn, sql, (topic_id,)) if kind in order]
+    return dict(sorted(found, key=lambda one: order.index(one[1]), reverse=True))
+
+
 def is_forked(conn: Connection, topic_id: int, node: str) -> bool:
     """Return whether a fork of a node's trees was found that no operator has confirmed."""
     sql = "SELECT 1 FROM history_findings WHERE topic_id = ? AND node = ? AND kind = ? AND confirmed_at IS NULL LIMIT 1"

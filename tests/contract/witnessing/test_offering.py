@@ -21,7 +21,7 @@ from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import ManualClock
 from eventd.witnessing.asking import OLDER, REFUSED, UNREACHABLE, HistoryUntold
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
-from eventd.witnessing.offering import OLDER_SECONDS, Offering
+from eventd.witnessing.offering import OLDER_SECONDS, Offering, Offers
 from federation.history.cosignatures import cosign
 from federation.history.exchange import (
     ConsistencyAnswer,
@@ -297,3 +297,13 @@ async def test_a_pair_that_was_not_proven_for_a_day_is_unproven(offered: Offered
     [finding] = await offered.log.database.read(read_findings, offered.topic)
     assert (finding.kind, finding.size, finding.other_size) == ("unproven", 3, 4)
     assert offered.metrics.found == {"unproven": 1}
+
+
+async def test_no_peer_is_asked_over_v1_and_nothing_waits_for_it(offered: Offered) -> None:
+    class OverV1(Peer):
+        protocol = "v1"
+
+    started: list[str] = []
+    offers = Offers(offered.offering._witness, offered.peer, lambda _make, name: started.append(name))  # type: ignore[arg-type, func-returns-value, return-value]
+    offers.follow({"b": OverV1()})  # type: ignore[dict-item]
+    assert (started, offered.gate.is_open) == ([], True)

@@ -17,6 +17,7 @@ from eventd.groups.peer_filters import describe_filter
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
+from eventd.log.witnesses.findings import read_worst
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import InboundGap, InboundLink, read_inbound_gaps, read_inbound_links
@@ -40,10 +41,14 @@ def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, A
     Raises NotFound for a node that neither is a declared peer nor has sent anything.
     """
     config = find_group(conn, group)
-    inbound = read_inbound_links(conn, read_group_topic(conn, group).id, node=node)
+    topic = read_group_topic(conn, group)
+    inbound, worst = read_inbound_links(conn, topic.id, node=node), read_worst(conn, topic.id)
     only_sends = bool(node and inbound) and node not in {peer.node_name for peer in config.peers.values()}
     outbound = [] if only_sends else _read_outbound(conn, config, node, now)
-    return {"outbound": outbound, "inbound": [_inbound(group, link) for link in inbound]}
+    return {
+        "outbound": outbound,
+        "inbound": [{**_inbound(group, link), "history": worst.get(link.node, "")} for link in inbound],
+    }
 
 
 def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dict[str, Any]]:
@@ -53,7 +58,9 @@ def read_outbound(conn: Connection, group: str, node: str, now: int) -> list[dic
 
 def _read_outbound(conn: Connection, group: GroupConfig, node: str, now: int) -> list[dict[str, Any]]:
     peers, head, topic = peers_of(group, node), read_head(conn), read_group_topic(conn, group.name)
-    return [_outbound(link, head, now) for link in read_link_statuses(conn, topic, peers, now)]
+    worst = read_worst(conn, topic.id)
+    links = read_link_statuses(conn, topic, peers, now)
+    return [{**_outbound(link, head, now), "history": worst.get(link.peer.node_name, "")} for link in links]
 
 
 def _outbound(link: LinkStatus, head: Head, now: int) -> dict[str, Any]:

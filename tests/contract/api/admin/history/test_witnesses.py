@@ -27,8 +27,8 @@ async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
     return found
 
 
-async def offer(books: GroupLedger, offer: Offer) -> None:
-    offered = OfferFrom(await books.log.topic("group:g"), "g", "a", KeySource.SHARED, {}, ("a",), offer)
+async def offer(books: GroupLedger, offer: Offer, node: str = "a") -> None:
+    offered = OfferFrom(await books.log.topic("group:g"), "g", node, KeySource.SHARED, {}, (node,), offer)
     await books.log.database.write(decide, offered, NOW)
 
 
@@ -62,6 +62,22 @@ async def test_a_fork_that_two_checkpoints_do_not_show_has_no_file(books: GroupL
     assert [(one["kind"], one["size"], one["otherSize"]) for one in found] == [("fork", 2, 3), ("fork", 2, 2)]
     for one in found:
         assert (await books.call("history.finding", group="g", id=one["id"]))["file"] is None
+
+
+async def test_a_link_shows_the_worst_finding_until_it_is_confirmed(books: GroupLedger) -> None:
+    await books.declare("b", spec="history: {mode: record}")
+
+    async def shown() -> str:
+        return str((await books.call("links.status", group="g", peer="b"))["outbound"][0]["history"])
+
+    assert await shown() == ""
+    await offer(books, GrowingTree(node="b").grow("x").offer(), "b")
+    await offer(books, GrowingTree("u", node="b").offer(), "b")
+    assert await shown() == "rolled_back"
+    await offer(books, GrowingTree(node="b").grow("y").offer(2), "b")
+    assert await shown() == "fork"
+    await books.call("history.reset", group="g", node="b")
+    assert await shown() == ""
 
 
 async def test_a_reset_confirms_findings_and_forgets_trees_and_keys(books: GroupLedger) -> None:
