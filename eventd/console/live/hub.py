@@ -24,7 +24,7 @@ logger = logging.getLogger("eventd.console")
 INTERVAL_SECONDS: Final = 1.0
 SHARE: Final = 0.05
 """Maximum part of the time that is spent on rendering and sending all views together; each gets the same."""
-VIEW_SHARE: Final = 0.02
+VIEW_SHARE: Final = 0.015
 """Maximum part of the time for a single view."""
 ENTRY_SHARE: Final = 0.25
 """Maximum part of the time, as `SHARE`, while new viewers enter constantly."""
