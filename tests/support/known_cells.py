@@ -65,14 +65,14 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
         data = lake.read_within(job.segment.place.data, job.manifest.bytes)
     except (NotFound, TooLargeFile):
         return _make_cells(lake, job, terms, result)
-    name = hashlib.sha256(data).digest() + msgspec.msgpack.encode(job)
-    made = known.get(name)
+    key = hashlib.sha256(data).digest() + msgspec.msgpack.encode(job)
+    made = known.get(key)
     if made is None:
         own = TaskResult()
         made = _KnownCells(_make_cells(lake, job, terms, own), own)
         if len(known) == _MOST:
             known.clear()
-        known[name] = made
+        known[key] = made
     for field in ("summaries", "runs", "digests", "sums", "leaves"):
         getattr(result, field).update(getattr(made.result, field))
     return made.cells
