@@ -18,7 +18,7 @@ SHOWN: Final = frozenset(
         *("action", "callback", "number", "reasons", "subscription", "types"),  # of jobs
         *("accept_unproven", "adopt", "after", "all", "allow_empty", "area", "by", "dry_run", "expected"),
         *("expires", "failed", "forget", "from_seq", "grace", "group", "ids", "ignore_not_found", "kind"),
-        *("latest", "limit", "name", "peer", "prefixes", "prune", "release", "remediation_plan", "scopes"),
+        *("latest", "limit", "lost", "name", "peer", "prefixes", "prune", "release", "remediation_plan", "scopes"),
         *("seconds", "seqs", "since", "source", "sources", "to", "to_seq", "type", "until"),
     }
 )

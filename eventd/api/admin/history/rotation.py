@@ -9,7 +9,7 @@ from pydantic import Field
 
 from eventd.api.admin.history.key_folder import key_folder
 from eventd.api.framework.operations import Params, Services
-from eventd.errors import Conflict, SettingsError, Unavailable
+from eventd.errors import Conflict, SettingsError
 from eventd.groups.lookup import read_group_topic
 from eventd.resources.configuration import effective
 from eventd.store.engine.database import Connection
@@ -33,7 +33,7 @@ async def rotate(services: Services, params: RotateKey) -> dict[str, Any]:
     it."""
     folder = key_folder(services)
     if folder is None:
-        raise Unavailable("the key file is in the data directory of the node, which does not run", hint="start it")
+        raise Conflict("the key file is in the data directory of the node, which does not run", hint="start it")
     try:
         keys = await asyncio.to_thread(rotate_log_key, folder, services.log.chance, lost=params.lost)
     except SettingsError as error:
