@@ -13,6 +13,7 @@ from eventd.console.pages import (
     callbacks,
     doctor,
     events,
+    histories,
     jobs,
     keys,
     letters,
@@ -114,6 +115,7 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     PageRoute("/resources", resources.show_resources, "resources.list", "resources", "Resources", "r", for_all=True),
     PageRoute("/resources/{kind}/{name}", resources.show_resource, "resources.describe", "resources"),
     PageRoute("/doctor", doctor.show_doctor, "doctor.examine", "doctor", "Doctor", "d"),
+    PageRoute("/histories", histories.show_histories, "history.status", "histories", "Histories", "b"),
     PageRoute("/audits", audits.show_audits, "audits.list", "audits", "Audits", "v", for_all=True),
     PageRoute("/audits/{name}/report", audits.show_report, "audits.report", "audits", is_file=True),
     PageRoute("/keys", keys.show_keys, "keys.list", "keys", "Keys", "k", for_all=True),
@@ -126,7 +128,7 @@ PAGES: Final[tuple[PageRoute, ...]] = (
 """A path is looked up in this order."""
 
 AREAS: Final = {
-    "Federation": ("overview", "links", "events", "dead-letters", "doctor", "audits"),
+    "Federation": ("overview", "links", "events", "dead-letters", "doctor", "histories", "audits"),
     "Plugins": ("subscriptions", "plugins", "parts"),
     "Topics": ("topics", "streams", "routers", "queues"),
     "Push": ("callbacks", "routemaster"),
