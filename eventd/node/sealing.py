@@ -78,6 +78,7 @@ class Sealer:
             await asyncio.wait({appended, timer}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
+            appended.cancel()  # else an idle watch would keep one for each minute
             appended.cancel()
 
     async def _seal(self, owner: TreeOwner, begun: float) -> float | None:
