@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from eventd.errors import SettingsError
+from eventd.errors import Conflict, SettingsError
 from eventd.runtime.chance import Chance
 
 if TYPE_CHECKING:
@@ -74,15 +74,21 @@ def stamp_of(folder: Path) -> int:
     return hash((found.st_ino, found.st_mtime_ns))
 
 
-def rotate_log_key(folder: Path, chance: Chance, *, lost: bool) -> NodeKeys:
+def rotate_log_key(folder: Path, chance: Chance, signing: Collection[bytes] = (), *, lost: bool) -> NodeKeys:
     """Replace the key of the trees by a new one, and return the keys; the replaced one signs the change unless `lost`.
 
-    Raises `SettingsError` if the file cannot be used.
+    `signing` are the public keys of the trees that are open. Raises `SettingsError` if the file cannot be used, and
+    `Conflict` if the replaced key is not that of all these trees: peers would refuse the change of another one.
     """
     path = folder / KEY_FILE
     try:
         with _locked(folder):
             found = {} if lost and not path.exists() else _parse(path.read_text(encoding="ascii"))
+            if not lost and {*signing} - {_public(found[LOG])}:
+                raise Conflict(
+                    "a tree is open that another key signs: its change to the present key must be signed first",
+                    hint="wait until the node that runs has opened the next tree: routerctl log status",
+                )
             made = {LOG: chance.token(_BYTES), WITNESS: found.get(WITNESS) or chance.token(_BYTES)}
             made |= {RETIRED: found[LOG]} if LOG in found and not lost else {}
             _write(path, made, chance.token(8).hex())
@@ -97,6 +103,12 @@ def _keys(secrets: dict[str, bytes]) -> NodeKeys:
     read = Ed25519PrivateKey.from_private_bytes
     retired = secrets.get(RETIRED)
     return NodeKeys(read(secrets[LOG]), read(secrets[WITNESS]), None if retired is None else read(retired))
+
+
+def _public(secret: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
 def _unusable(path: Path, error: Exception) -> SettingsError:

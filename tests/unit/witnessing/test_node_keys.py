@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.errors import SettingsError
+from eventd.errors import Conflict, SettingsError
 from eventd.runtime.chance import SYSTEM
 from eventd.witnessing.node_keys import KEY_FILE, load_history_keys, rotate_log_key
 
@@ -39,6 +39,15 @@ def test_a_rotation_retires_the_key_of_logs_and_keeps_that_of_the_witness(tmp_pa
     assert rotated.witness.private_bytes_raw() == made.witness.private_bytes_raw()
     assert load_history_keys(tmp_path, SYSTEM).log.private_bytes_raw() == rotated.log.private_bytes_raw()
     assert rotate_log_key(tmp_path, SYSTEM, lost=True).retired is None
+
+
+def test_a_key_that_signs_no_tree_yet_is_not_replaced_because_it_could_not_sign_the_change(tmp_path: Path) -> None:
+    signing = [load_history_keys(tmp_path, SYSTEM).log.public_key().public_bytes_raw()]
+    rotated = rotate_log_key(tmp_path, SYSTEM, signing, lost=False)
+    with pytest.raises(Conflict, match="a tree is open that another key signs"):
+        rotate_log_key(tmp_path, SYSTEM, signing, lost=False)
+    assert load_history_keys(tmp_path, SYSTEM).log.private_bytes_raw() == rotated.log.private_bytes_raw()
+    assert rotate_log_key(tmp_path, SYSTEM, signing, lost=True).retired is None
 
 
 @pytest.mark.parametrize(
