@@ -134,9 +134,10 @@ def is_chosen(tree: str, tile: int, terms: LeafTerms) -> bool:
 def _by_tree(table: Columns, wanted: Mask, moves: Sequence[TreeMove]) -> Iterator[_Leaves]:
     group, tree, leaf = table.words("group"), table.words("tree"), table.numbers("leaf")
     rows = np.flatnonzero(wanted)
-    keys = np.stack([group.codes[rows], tree.codes[rows]], axis=1)
-    for of_group, of_tree in np.unique(keys, axis=0).tolist():
-        some = rows[(keys[:, 0] == of_group) & (keys[:, 1] == of_tree)]
+    keys = group.codes[rows].astype(np.int64) * tree.size + tree.codes[rows]
+    for key in np.unique(keys).tolist():
+        of_group, of_tree = divmod(key, tree.size)
+        some = rows[keys == key]
         name, index = tree.values[of_tree], leaf[some]
         for move in (move for move in moves if move.tree == name):
             moved = index >= move.end
@@ -162,20 +163,20 @@ def _runs(table: Columns, leaves: _Leaves, terms: LeafTerms) -> Iterator[LeafRun
 
 def _run(table: Columns, leaves: _Leaves, terms: LeafTerms) -> LeafRun:
     first, end = int(leaves.leaf[0]), int(leaves.leaf[-1]) + 1
-    digests: list[bytes] = table.taken("digest", leaves.rows).to_pylist()
+    digests = _digests(table, leaves.rows)
     low, high = -(-first // TILE_WIDTH), end // TILE_WIDTH
     cuts = sorted({size for tree, size in terms.cuts if tree == leaves.tree and first < size <= end})
     if low >= high:
         low = high = 0
-        head, tail = _hash_all(digests), b""
+        head, tail = b"".join(_hashes(digests, 0, end - first)), b""
     else:
-        head = _hash_all(digests[: low * TILE_WIDTH - first])
-        tail = _hash_all(digests[high * TILE_WIDTH - first :])
+        head = b"".join(_hashes(digests, 0, low * TILE_WIDTH - first))
+        tail = b"".join(_hashes(digests, high * TILE_WIDTH - first, end - first))
     tiles = bytearray()
     for tile in range(low, high):
         begin = tile * TILE_WIDTH - first
         computed = is_chosen(leaves.tree, tile, terms)
-        tiles += hash_perfect(_hashes(digests[begin : begin + TILE_WIDTH])) if computed else bytes(HASH_SIZE)
+        tiles += hash_perfect(_hashes(digests, begin, begin + TILE_WIDTH)) if computed else bytes(HASH_SIZE)
     ends = leaves.rows[[0, -1]]
     at = table.numbers("recorded_at")
     return LeafRun(
@@ -197,12 +198,12 @@ def _two(values: Numbers) -> tuple[int, int]:
     return int(values[0]), int(values[1])
 
 
-def _cut(size: int, digests: Sequence[bytes], tiles: range, leaves: _Leaves, at: Numbers) -> TreeCut:
+def _cut(size: int, digests: bytes, tiles: range, leaves: _Leaves, at: Numbers) -> TreeCut:
     first, roots = int(leaves.leaf[0]), b""
     tile, rest = divmod(size, TILE_WIDTH)
     if rest and tile in tiles:
         begin = tile * TILE_WIDTH - first
-        roots = b"".join(perfect_roots(_hashes(digests[begin : begin + rest])))
+        roots = b"".join(perfect_roots(_hashes(digests, begin, begin + rest)))
     following = size - first
     return TreeCut(size, roots, int(at[leaves.rows[following]]) if following < len(leaves.rows) else 0)
 
@@ -217,13 +218,17 @@ def perfect_roots(row: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-def _hashes(digests: Sequence[bytes]) -> list[bytes]:
-    """Return the hashes of the leaves of events with these digests."""
-    return [sha256(b"\0\1" + digest).digest() for digest in digests]
+def _digests(table: Columns, rows: Numbers) -> bytes:
+    """Return the digests in these rows, one after the other: an object for each would take longer than its hash."""
+    found = table.taken("digest", rows)
+    begin = found.offset * HASH_SIZE
+    return bytes(found.buffers()[1])[begin : begin + len(found) * HASH_SIZE]
 
 
-def _hash_all(digests: Sequence[bytes]) -> bytes:
-    return b"".join(_hashes(digests))
+def _hashes(digests: bytes, begin: int, end: int) -> list[bytes]:
+    """Return the hashes of the leaves of the events from `begin` to before `end`."""
+    places = range(begin * HASH_SIZE, end * HASH_SIZE, HASH_SIZE)
+    return [sha256(b"\0\1" + digests[at : at + HASH_SIZE]).digest() for at in places]
 
 
 def _leafless(table: Columns, own: Mask, leaf: Numbers) -> Iterator[LeaflessRun]:
