@@ -79,7 +79,6 @@ class Sealer:
         finally:
             timer.cancel()
             appended.cancel()  # else an idle watch would keep one for each minute
-            appended.cancel()
 
     async def _seal(self, owner: TreeOwner, begun: float) -> float | None:
         """Make one checkpoint, if there is something to seal; open a tree where that is due.
