@@ -73,8 +73,9 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
         if len(known) == _MOST:
             known.clear()
         known[key] = made
-    for field in ("summaries", "runs", "digests", "sums", "leaves"):
-        getattr(result, field).update(getattr(made.result, field))
+    for name in TaskResult.__struct_fields__:
+        if isinstance(found := getattr(result, name), dict):
+            found.update(getattr(made.result, name))
     return made.cells
 
 
