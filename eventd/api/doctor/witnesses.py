@@ -121,10 +121,16 @@ def _check_findings(state: WitnessState) -> Iterator[Check]:
             CheckStatus.FAIL if one.kind == FindingKind.FORK else CheckStatus.WARN,
             _CODES[FindingKind(one.kind)],
             f"finding {one.id}: {one.detail}",
-            f"ask the operator of {one.node}; then confirm it: {_RESET.format(node=one.node, group=state.group)}",
+            f"{_next_step(one)}; then confirm it: {_RESET.format(node=one.node, group=state.group)}",
             group=state.group,
             peer=one.node,
         )
+
+
+def _next_step(finding: HistoryFinding) -> str:
+    if finding.kind == FindingKind.OLDER_COPY:
+        return "find out why the database is an older copy: the events that it lacks are at peers or in the lake"
+    return f"ask the operator of {finding.node}"
 
 
 def _note_weak(state: WitnessState) -> Iterator[Check]:

@@ -59,8 +59,11 @@ def test_findings_stay_until_they_are_confirmed() -> None:
     def finding(kind: str) -> HistoryFinding:
         return HistoryFinding(7, "o", "b", kind, 3, 3, "", "", "two roots", 1, None)
 
-    facts = replace(FINE, findings=[finding("fork"), finding("rolled_back")])
-    assert said(facts) == [("history-fork", "fail", "b"), ("history-rolled-back", "warn", "b")]
+    facts = replace(FINE, findings=[finding("fork"), finding("rolled_back"), finding("older_copy")])
+    assert [code for code, _, _ in said(facts)] == ["history-fork", "history-rolled-back", "history-older-copy"]
+    *others, own = [check.remedy for check in check_witnesses(facts)]
+    assert all(remedy.startswith("ask the operator of b;") for remedy in others)
+    assert own.startswith("find out why the database is an older copy")
 
 
 def test_weak_keys_and_a_lack_of_third_nodes_are_no_faults() -> None:
