@@ -92,7 +92,7 @@ async def test_a_link_that_is_down_now_needs_attention_before_doctor_has_found_i
     assert 'href="/console/links/edge/b"' in problems
     assert "cannot connect; 3 events waiting" in problems
     assert "Nothing:" not in text
-    assert "doctor examined the node" in text
+    assert "Last run of doctor" in text
 
 
 async def test_a_group_that_does_not_exist_is_named_beside_the_map_of_another() -> None:
