@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from eventd.log.history.open_tree import TreeOwner, close_tree, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.history.trees import Tree, find_open_tree
-from eventd.runtime.clock import SECOND
+from eventd.runtime.clock import SECOND, cpu_seconds
+from eventd.store.engine.database import Connection
 from eventd.witnessing.group_witness import GroupWitness
 from federation.history.entries import read_opening_entry
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 logger = logging.getLogger("eventd.history")
 
@@ -25,7 +29,10 @@ SEAL_SECONDS: Final = 0.9
 IDLE_SECONDS: Final = 60.0
 """Seconds after which a sealer without new records looks at its keys and its tree again."""
 REST: Final = 19
-"""The pause of a sealer that lags, as a multiple of the time that it worked: a twentieth of a core."""
+"""The pause of a sealer that lags, as a multiple of the processor time that it took: a twentieth of a core.
+
+Not of the time that passed: on a busy machine, a sealer that waits for the processor would rest for that, too.
+"""
 MOST_LAG: Final = 60 * SECOND
 MOST_BEHIND: Final = 1_000_000
 """From this lag (microseconds), or from so many leaves on, a sealer takes the time that it needs."""
@@ -40,15 +47,22 @@ class SealMetrics(Protocol):
 class Sealer:
     """Keeps the history of one group as it is declared; made anew when that changes.
 
-    `grown` is called after each checkpoint.
+    `grown` is called after each checkpoint. `cpu` returns the processor seconds of the calling thread.
     """
 
-    def __init__(self, witness: GroupWitness, metrics: SealMetrics, grown: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        witness: GroupWitness,
+        metrics: SealMetrics,
+        grown: Callable[[], None],
+        cpu: Callable[[], float] = cpu_seconds,
+    ) -> None:
         self._witness = witness
         self._log = witness.log
         self._topic_id = witness.topic_id
         self._metrics = metrics
         self._grown = grown
+        self._cpu = cpu
 
     async def run(self) -> None:
         """Seal until cancelled; without a history, end the tree that the group has, and return."""
@@ -62,9 +76,9 @@ class Sealer:
             await self._witness.gate.wait()
         with log.watch((self._topic_id,), own=True) as watch:
             while True:
-                turn, begun = watch.turn, log.clock.monotonic()
+                turn = watch.turn
                 owner = (await self._witness.keys()).owner  # after a rotation, another one
-                rest = await self._seal(owner, begun)
+                rest = await self._seal(owner)
                 if not kept and rest is None and await database.write(close_tree, self._topic_id):
                     return
                 if rest is None:
@@ -80,20 +94,20 @@ class Sealer:
             timer.cancel()
             appended.cancel()  # else an idle watch would keep one for each minute
 
-    async def _seal(self, owner: TreeOwner, begun: float) -> float | None:
+    async def _seal(self, owner: TreeOwner) -> float | None:
         """Make one checkpoint, if there is something to seal; open a tree where that is due.
 
         Returns the pause in seconds before the next one; None if nothing is left to seal.
         """
         log, group = self._log, owner.group
         size = (await self._open(owner)).size
-        hashed = await log.database.read(hash_new, self._topic_id)
+        hashed, hashing = await log.database.read(self._timed, hash_new, self._topic_id)
         if hashed is None:
             self._metrics.history(group, size=size, lag=0)
             return None
         now = log.clock.now()
         lag = 0 if hashed.since is None else max(0, now - hashed.since)
-        stored = await log.database.write(store_checkpoint, hashed, owner, now)
+        stored, storing = await log.database.write(self._timed, store_checkpoint, hashed, owner, now)
         if stored is None:  # the tree was sealed by another process, or has ended: see at once
             return SEAL_SECONDS
         self._metrics.history(group, size=stored.size, lag=lag / SECOND)
@@ -101,7 +115,14 @@ class Sealer:
         if not hashed.behind:
             return None
         urgent = lag > MOST_LAG or hashed.behind > MOST_BEHIND
-        return 0.0 if urgent else REST * (log.clock.monotonic() - begun)
+        return 0.0 if urgent else REST * (hashing + storing)
+
+    def _timed(
+        self, conn: Connection, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[T, float]:
+        """Run `fn` in the thread of the database; return its result and the processor seconds that it took."""
+        begun = self._cpu()
+        return fn(conn, *args, **kwargs), self._cpu() - begun
 
     async def _open(self, owner: TreeOwner) -> Tree:
         """Return the group's tree, after opening one if there is none that may be continued."""
