@@ -78,8 +78,7 @@ class Gauges:
                 self._metrics.link(
                     group.name, peer, state=str(link.state), lag_events=link.backlog.events, lag_seconds=lag
                 )
-            if size := await self._log.database.read(all_tile_bytes, topic.id):
-                self._metrics.history_tiles(group.name, size)
+            self._metrics.history_tiles(group.name, await self._log.database.read(all_tile_bytes, topic.id))
             ages = await self._log.database.read(read_witness_ages, topic.id, now)
             self._metrics.history_witnessed(group.name, {peer: _seconds(age) for peer, age in ages.items()})
             for one in await self._log.database.read(_read_subscriptions, group.name, now):

@@ -43,6 +43,8 @@ class SealMetrics(Protocol):
 
     def history(self, group: str, *, size: int, lag: float) -> None: ...
 
+    def forget_history(self, group: str) -> None: ...
+
 
 class Sealer:
     """Keeps the history of one group as it is declared; made anew when that changes.
@@ -65,7 +67,11 @@ class Sealer:
         self._cpu = cpu
 
     async def run(self) -> None:
-        """Seal until cancelled; without a history, end the tree that the group has, and return."""
+        """Seal until cancelled; without a history, end the tree that the group has, remove its gauges, and return."""
+        await self._run()
+        self._metrics.forget_history(self._witness.config().name)
+
+    async def _run(self) -> None:
         log, database, kept = self._log, self._log.database, self._witness.config().keeps_history
         tree = await database.read(find_open_tree, self._topic_id)
         if not kept and (tree is None or await database.write(close_tree, self._topic_id)):

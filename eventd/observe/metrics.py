@@ -367,6 +367,8 @@ class Metrics:
         self._bytes.remove(group)
         for kind in ("warn", "fail"):
             self._slo.remove(group, kind)
+        self.forget_history(group)
+        self.history_tiles(group, 0)
         self.id_conflicts(group, {})
 
     def pruned(self, group: str, records: int) -> None:
@@ -378,9 +380,18 @@ class Metrics:
         self._history_size.labels(group).set(size)
         self._history_lag.labels(group).set(lag)
 
+    def forget_history(self, group: str) -> None:
+        """Remove the gauges of a group's open tree and of its witnesses: its history is not kept any more."""
+        self._history_size.remove(group)
+        self._history_lag.remove(group)
+        self.history_witnessed(group, {})
+
     def history_tiles(self, group: str, size: int) -> None:
-        """Set the bytes of the hashes of a group's trees."""
-        self._history_tiles.labels(group).set(size)
+        """Set the bytes of the hashes of a group's trees; a group that has none has no gauge."""
+        if size:
+            self._history_tiles.labels(group).set(size)
+        else:
+            self._history_tiles.remove(group)
 
     def history_cosigned(self, group: str, peer: str, result: str) -> None:
         """Count the answer of a peer to an offered checkpoint."""

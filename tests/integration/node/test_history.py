@@ -95,5 +95,11 @@ async def test_a_group_without_a_history_has_no_tree_and_no_key(tmp_path: Path) 
             return await log.database.read(find_open_tree, await log.topic("group:edge")) is None
 
         await until(is_off, "the tree to be closed")
+        registry = site.running.metrics.registry
+
+        async def is_forgotten() -> bool:
+            return registry.get_sample_value("routerd_eventd_history_size", {"group": "edge"}) is None
+
+        await until(is_forgotten, "the size of the tree to be shown no more")
     finally:
         await site.stop()

@@ -263,6 +263,9 @@ def told_of_everything() -> Metrics:
     metrics.link("g", "b", state="blocked", lag_events=7, lag_seconds=3.5)
     metrics.head(42)
     metrics.topic("g", records=40, size=4000)
+    metrics.history("g", size=3, lag=0.5)
+    metrics.history_tiles("g", 96)
+    metrics.history_witnessed("g", {"b": 2.0})
     metrics.pruned("g", 2)
     metrics.committed(0.004, 250)
     metrics.wal(8192)
@@ -345,8 +348,15 @@ def test_what_is_no_longer_declared_leaves_no_gauge_behind() -> None:
     metrics.forget_link("g", "b")
     metrics.forget_topic("g")
     text = metrics.render().decode()
-    gauges = [text for text in text.splitlines() if text.startswith(("routerd_eventd_link", "routerd_eventd_topic"))]
-    assert gauges == []
+    names = ("routerd_eventd_link", "routerd_eventd_topic", "routerd_eventd_history")
+    assert [text for text in text.splitlines() if text.startswith(names)] == []
+
+
+def test_a_history_that_is_off_has_no_gauges_but_of_the_bytes_that_it_left() -> None:
+    metrics = told_of_everything()
+    metrics.forget_history("g")
+    shown = [line.split("{")[0] for line in metrics.render().decode().splitlines() if "_history_" in line]
+    assert [line for line in shown if not line.startswith("#")] == ["routerd_eventd_history_tile_bytes"]
 
 
 def test_every_name_is_ours_and_every_label_from_the_closed_list() -> None:
