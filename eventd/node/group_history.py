@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from eventd.egress.transport.transport import Transport
+from eventd.errors import SettingsError
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import TreeOwner
 from eventd.net.address_rules import AddressRules
@@ -62,8 +64,11 @@ class GroupHistory:
         self._offers: Offers | None = None
         self.answers: HistoryAnswers | None = None
 
-    def keep(self, data_dir: Path) -> None:
-        """Keep the history as it is declared now; the keys of a node with a Postgres database are in `data_dir`."""
+    async def keep(self, data_dir: Path) -> None:
+        """Keep the history as it is declared now; the keys of a node with a Postgres database are in `data_dir`.
+
+        On return, the group has its tree: each record from then on gets a leaf.
+        """
         config = self._config()
         declared = config.keeps_history, config.node_name
         if declared == self._declared:
@@ -84,6 +89,8 @@ class GroupHistory:
         else:
             gate.answered()  # no peer is asked: only the last records of the present tree are sealed
         sealer = Sealer(witness, ours.metrics, self._note_growth)
+        with suppress(SettingsError):  # the sealer finds the same, and reports it until it can be used
+            await sealer.open_due()
         self._sealing = ours.supervisor.keep(sealer.run, f"history of {config.name}")
 
     def follow_peers(self) -> None:

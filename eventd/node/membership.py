@@ -163,9 +163,9 @@ class Membership:
         await self.load_keys()
         await patiently(self._listen, self._dependencies.log.clock)
 
-    def keep_history(self, data_dir: Path) -> None:
+    async def keep_history(self, data_dir: Path) -> None:
         """Keep the group's history as it is declared now; the keys of a Postgres database are in `data_dir`."""
-        self.history.keep(data_dir)
+        await self.history.keep(data_dir)
         self.ingress.history = self.history.answers
 
     async def update(self, config: GroupConfig) -> None:

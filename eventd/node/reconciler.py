@@ -219,11 +219,11 @@ class Reconciler:
     async def _enrol(self, name: str, config: GroupConfig, topic_id: int, *, strict: bool) -> None:
         if name in self._groups:
             await self._groups[name].update(config)
-            self._groups[name].keep_history(self._settings.data_dir)
+            await self._groups[name].keep_history(self._settings.data_dir)
             return
         group = Membership(config, topic_id, self._dependencies)
         self._groups[name] = group
-        group.keep_history(self._settings.data_dir)
+        await group.keep_history(self._settings.data_dir)
         if strict:
             await group.start()
         else:

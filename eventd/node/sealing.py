@@ -66,6 +66,14 @@ class Sealer:
         self._grown = grown
         self._cpu = cpu
 
+    async def open_due(self) -> None:
+        """Open a tree if the group is to have another one, so that each record from now on gets a leaf.
+
+        Raises `SettingsError` if the file of the keys cannot be used.
+        """
+        if self._witness.config().keeps_history:
+            await self._open((await self._witness.keys()).owner)
+
     async def run(self) -> None:
         """Seal until cancelled; without a history, end the tree that the group has, remove its gauges, and return."""
         await self._run()

@@ -42,15 +42,6 @@ async def sealed(site: Site, clock: ManualClock, size: int) -> tuple[Tree, Store
     return found[0]
 
 
-async def opened(site: Site) -> None:
-    log = site.running.log
-
-    async def is_open() -> bool:
-        return await log.database.read(find_open_tree, await log.topic("group:edge")) is not None
-
-    await until(is_open, "a tree to be opened, with a clock that stands still")
-
-
 async def emit(site: Site, *ids: str) -> None:
     log = site.running.log
     await log.append(await log.topic("group:edge"), [draft(id, group="edge") for id in ids])
@@ -61,7 +52,6 @@ async def test_a_node_signs_checkpoints_of_what_it_admits_and_continues_the_tree
     site = await Site("a", tmp_path, clock=clock).start()
     try:
         await site.apply(recording())
-        await opened(site)
         await emit(site, "e1", "e2")
         tree, last = await sealed(site, clock, 3)
         assert plain.open_checkpoint(last.note.encode(), tree.log_key, []) == (3, last.root, {})
@@ -84,7 +74,6 @@ async def test_a_group_without_a_history_has_no_tree_and_no_key(tmp_path: Path) 
     site = await Site("a", tmp_path, clock=clock).start()
     try:
         await site.apply(recording())
-        await opened(site)
         await emit(site, "e1")
         await sealed(site, clock, 2)
         await site.apply(recording("off"))

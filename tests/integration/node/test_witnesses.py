@@ -35,15 +35,6 @@ async def sealed(site: Site) -> tuple[Tree, StoredCheckpoint] | None:
     return await site.running.log.database.read(read_state, await topic_of(site))
 
 
-async def opened(site: Site) -> None:
-    """Wait until new events get leaves."""
-
-    async def is_open() -> bool:
-        return await site.running.log.database.read(find_open_tree, await topic_of(site)) is not None
-
-    await until(is_open, f"a tree of {site.name}")
-
-
 async def cosigned(site: Site, size: int) -> tuple[Tree, StoredCheckpoint]:
     """Wait for a checkpoint of this size with a cosignature."""
     found: list[tuple[Tree, StoredCheckpoint]] = []
@@ -73,8 +64,6 @@ async def pair(sites: MakeSites) -> tuple[Site, Site]:
         await site.start()
     await a.join(b, **RECORD)
     await b.join(a, **RECORD)
-    await opened(a)
-    await opened(b)
     return a, b
 
 
@@ -131,7 +120,6 @@ async def test_a_peer_without_a_history_holds_nothing_up(sites: MakeSites) -> No
         await site.start()
     await b.join(a)
     await a.join(b, **RECORD)
-    await opened(a)
     await a.emit("e1")
     await b.holds("e1")
 
