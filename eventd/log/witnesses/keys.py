@@ -67,6 +67,14 @@ def known_key(conn: Connection, topic_id: int, node: str, kind: str, pins: Pins)
     return KnownKey(stored.key, KeySource.SHARED if source is KeySource.PINNED else source)
 
 
+def read_witness_keys(conn: Connection, topic_id: int, pins: Pins) -> dict[str, KnownKey]:
+    """Return the keys with which other nodes cosign, by node: the known ones, and those that are declared."""
+    nodes = {key.node for key in read_keys(conn, topic_id) if key.kind == WITNESS}
+    nodes |= {node for node, kind in pins if kind == WITNESS}
+    known = {node: known_key(conn, topic_id, node, WITNESS, pins) for node in sorted(nodes)}
+    return {node: key for node, key in known.items() if key is not None}
+
+
 def learn_key(
     conn: Connection, topic_id: int, node: str, kind: str, offered: KnownKey, pins: Pins, now: int
 ) -> KnownKey:

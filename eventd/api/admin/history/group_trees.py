@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -21,6 +22,7 @@ from eventd.log.history.trees import (
     read_trees,
     tile_bytes,
 )
+from eventd.log.witnesses.keys import read_witness_keys
 from eventd.resources.configuration import GroupConfig
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection
@@ -30,6 +32,9 @@ from federation.errors import HistoryError
 from federation.history.checkpoints import read_origin
 from federation.history.entries import read_opening_entry
 from federation.history.forms import write_base64
+from federation.history.notes import WITNESS_KEY, NoteKey
+from federation.history.policy import NO_QUORUM
+from federation.history.witnessing import KnownKey, witness_name
 
 
 class ShowHistories(Params):
@@ -97,8 +102,12 @@ class ShowKeys(Params):
 
 
 async def show_keys(services: Services, params: ShowKeys) -> dict[str, Any]:
-    """Return the verifier key of each tree of a group, the newest first, and a file that pins them all."""
-    trees, group = await services.database.read(_read_keys, params.group)
+    """Return the verifier key of each tree of a group, the newest first, and a file that pins them all.
+
+    The file also has the keys with which peers cosign, and requires none of them: what it requires is the verifier's
+    decision.
+    """
+    trees, group, witnesses = await services.database.read(_read_keys, params.group)
     folder = key_folder(services)
     cosigns = None if folder is None else await asyncio.to_thread(read_witness_key, folder, group.name, group.node_name)
     return {
@@ -108,12 +117,27 @@ async def show_keys(services: Services, params: ShowKeys) -> dict[str, Any]:
             {"origin": tree.origin, "key": tree.log_key, "openedAt": show_time(tree.opened_at), "size": tree.size}
             for tree in trees
         ],
-        "policy": "".join([*(f"log {tree.log_key}\n" for tree in trees), "quorum none\n"]),
+        "policy": "".join([*(f"log {tree.log_key}\n" for tree in trees), *witnesses, "quorum none\n"]),
     }
 
 
-def _read_keys(conn: Connection, group: str) -> tuple[list[Tree], GroupConfig]:
-    return _read_all(conn, group), find_group(conn, group)
+def _read_keys(conn: Connection, group: str) -> tuple[list[Tree], GroupConfig, list[str]]:
+    trees, config = _read_all(conn, group), find_group(conn, group)
+    known = read_witness_keys(conn, read_group_topic(conn, group).id, config.history_pins)
+    return trees, config, _witness_lines(group, known)
+
+
+def _witness_lines(group: str, known: Mapping[str, KnownKey]) -> list[str]:
+    """Return the lines of a policy file for witnesses. A node whose key another one has, too, is left out: a policy
+    with it would be refused."""
+    lines, seen = [], set[bytes]()
+    for node, key in known.items():
+        vkey = NoteKey(witness_name(group, node), WITNESS_KEY, key.public)
+        if key.public not in seen:
+            name = node if node != NO_QUORUM else vkey.name
+            lines.append(f"# {node}: {key.source.value}\nwitness {name} {vkey.text()}\n")
+        seen.add(key.public)
+    return lines
 
 
 def _read_all(conn: Connection, group: str) -> list[Tree]:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.api.admin.history.checkpoints import ReadLogFile, read_log_file
 from eventd.api.framework.operations import Download
@@ -15,9 +16,13 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import close_tree
 from eventd.log.history.proving import NotProven
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.witnesses.keys import WITNESS, learn_key
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock
+from federation.history.notes import WITNESS_KEY, NoteKey
+from federation.history.policy import read_policy
 from federation.history.tiles import open_tiles, read_tile_path
+from federation.history.witnessing import KeySource, KnownKey
 from tests.support import plain_history as plain
 from tests.support.group_ledger import GroupLedger
 from tests.support.histories import OWNER, emit, signed, start
@@ -134,6 +139,21 @@ async def test_keys_are_a_policy_file(books: GroupLedger) -> None:
     answer = await books.call("history.keys", group="g")
     assert answer["policy"] == f"log {answer['trees'][0]['key']}\nquorum none\n"
     plain.open_vkey(answer["trees"][0]["key"])
+
+
+async def test_the_policy_file_has_the_witnesses_that_are_known_and_requires_none(books: GroupLedger) -> None:
+    topic = await sealed(books, 1)
+    keys = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (7, 8))
+    public, other = (key.public_key().public_bytes_raw() for key in keys)
+    for node, key in {"b": public, "none": other, "same": public}.items():
+        known = KnownKey(key, KeySource.SHARED)
+        await books.log.database.write(learn_key, topic, node, WITNESS, known, {}, 1)
+    policy = (await books.call("history.keys", group="g"))["policy"]
+    read = read_policy(policy)
+    assert [*read.witnesses] == ["b", "eventd/g/none/witness"]
+    assert read.witnesses["b"] == NoteKey("eventd/g/b/witness", WITNESS_KEY, public)
+    assert read.quorum == "none"
+    assert "\n# b: shared\n" in policy
 
 
 async def test_a_checkpoint_comes_with_the_opening_of_its_tree(books: GroupLedger) -> None:
