@@ -250,6 +250,7 @@ def specs_of(stored: Iterable[StoredResource], kind: Kind, of: type[S]) -> dict[
 
 
 def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) -> GroupConfig:
+    mine = {peer: of for peer, of in peers.items() if of.group_ref == name}
     return GroupConfig(
         name=name,
         node_name=spec.node_name,
@@ -260,16 +261,18 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         keys=tuple(_key(key) for key in spec.auth.keys),
         retention=_retention(spec),
         limits=_limits(spec),
-        peers={peer: peer_of(peer, of, spec.protocols) for peer, of in peers.items() if of.group_ref == name},
+        peers={peer: peer_of(peer, of, spec.protocols) for peer, of in mine.items()},
         shares_links=spec.status.share == "links",
         keeps_history=spec.history.mode == "record",
         history_max_bytes=spec.history.max_bytes,
-        history_pins=_pins(spec),
+        history_pins=_pins(spec, mine.values()),
     )
 
 
-def _pins(spec: EventGroupSpec) -> dict[tuple[str, str], bytes]:
-    pinned = ((key.node, {"log": key.log_key, "witness": key.witness_key}) for key in spec.history.keys)
+def _pins(spec: EventGroupSpec, peers: Iterable[EventPeerSpec]) -> dict[tuple[str, str], bytes]:
+    declared = [(peer.node_name, peer.history.log_key, peer.history.witness_key) for peer in peers]
+    declared += [(keys.node, keys.log_key, keys.witness_key) for keys in spec.history.keys]
+    pinned = ((node, {"log": log_key, "witness": witness_key}) for node, log_key, witness_key in declared)
     return {(node, kind): public_key(text) for node, keys in pinned for kind, text in keys.items() if text}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventd.log.witnesses.cosignatures import (
     REFUSED,
@@ -252,6 +252,13 @@ class Offering:
         ours.report([kind] if kind else [], node)
 
 
+class _Declared(NamedTuple):
+    """A peer, and its key as a witness where that is declared: with another one it is asked anew."""
+
+    peer: PeerConfig
+    pin: bytes | None
+
+
 class Offers:
     """The offers of one group to its peers."""
 
@@ -259,20 +266,25 @@ class Offers:
         self._witness = witness
         self._asker = asker
         self._keep = keep
-        self._tasks: dict[str, tuple[PeerConfig, Offering, asyncio.Task[None]]] = {}
+        self._tasks: dict[str, tuple[_Declared, Offering, asyncio.Task[None]]] = {}
 
     def follow(self, peers: Mapping[str, PeerConfig]) -> None:
         """Offer to these peers, and to no others; those that speak v1 alone know no histories."""
-        wanted = {peer.node_name: peer for peer in peers.values() if peer.protocol != PROTOCOL_V1}
-        for name, (peer, _, task) in list(self._tasks.items()):
-            if wanted.get(name) != peer:
+        pins = self._witness.pins()
+        wanted = {
+            peer.node_name: _Declared(peer, pins.get((peer.node_name, WITNESS)))
+            for peer in peers.values()
+            if peer.protocol != PROTOCOL_V1
+        }
+        for name, (declared, _, task) in list(self._tasks.items()):
+            if wanted.get(name) != declared:
                 task.cancel()
                 del self._tasks[name]
-        for name, peer in wanted.items():
+        for name, declared in wanted.items():
             if name not in self._tasks:
-                offering = Offering(self._witness, peer, self._asker)
+                offering = Offering(self._witness, declared.peer, self._asker)
                 task = self._keep(offering.run, f"offers to {name}")
-                self._tasks[name] = (peer, offering, task)
+                self._tasks[name] = (declared, offering, task)
         self._witness.gate.consider(wanted)
 
     def grown(self) -> None:

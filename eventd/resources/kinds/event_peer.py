@@ -24,6 +24,7 @@ from eventd.resources.kinds.fields import (
     duration_between,
     size_between,
 )
+from eventd.resources.kinds.history_keys import PeerHistoryKeys
 from eventd.resources.kinds.spec import Finding, Spec
 from eventd.text.duration import HOUR, MILLISECOND, SECOND
 from eventd.text.size import GIB, KIB, MIB
@@ -110,10 +111,16 @@ class EventPeerSpec(Spec):
     )
     tls: PeerTls = Field(default_factory=PeerTls, description="TLS, for an endpoint with https.")
     relay: Flag = Field(default=False, description="Also send the peer events that came from other nodes.")
+    history: PeerHistoryKeys = Field(
+        default_factory=PeerHistoryKeys,
+        description="Keys of the peer's history, which count more than those that it shows; another one is refused.",
+    )
     limits: PeerLimits = Field(default_factory=PeerLimits, description="Limits of the requests to the peer.")
     retry: Retry = Field(default_factory=Retry, description="How long to wait after a failure.")
 
     def findings(self) -> Iterator[Finding]:
-        """Refuse settings of TLS without TLS: they would promise a protection that the link does not have."""
+        """Refuse keys of other nodes, and settings of TLS without TLS: the link would not have that protection."""
+        for fault in self.history.faults(self.node_name):
+            yield Finding(("history", *fault.path), fault.message)
         if self.tls != PeerTls() and self.endpoint.startswith("http://"):
             yield Finding(("endpoint",), "must begin with https:// for spec.tls to have an effect")

@@ -125,6 +125,7 @@ def check(drafts: Sequence[Draft], stored: Sequence[StoredResource], *, complete
     yield from _second_slos(_declared(FEDERATION_SLO, drafts, stored))
     yield from _second_caches(_declared(STREAM_CACHE, drafts, stored))
     yield from _taken_names(groups, peers)
+    yield from _other_pins(groups, peers)
     yield from _taken_addresses(list(groups.values()))
     yield from _needed_keys(groups, peers)
     yield from _protocols(groups, peers)
@@ -236,6 +237,30 @@ def _taken_names(groups: dict[str, PlannedResource], peers: list[PlannedResource
                 _ReportPlace(peer, ("nodeName",), message, "name another node"),
                 _ReportPlace(groups[ref], ("nodeName",), f"{node} is also the node of EventPeer/{peer.name}", hint),
             )
+
+
+def _other_pins(groups: dict[str, PlannedResource], peers: list[PlannedResource]) -> Iterator[Problem]:
+    """Yield a problem for each key of a history that a peer declares and its group declares differently."""
+    for peer in peers:
+        group, node = groups.get(peer.text("groupRef")), peer.text("nodeName")
+        if group is None:
+            continue
+        for at, keys in enumerate(group.list("history", "keys")):
+            for name in ("logKey", "witnessKey") if isinstance(keys, dict) and keys.get("node") == node else ():
+                mine, other = _public_part(peer.text("history", name)), _public_part(keys.get(name))
+                if mine and other and mine != other:
+                    hint = "leave out the wrong one"
+                    there = f"EventGroup/{group.name} declares another one of {node}"
+                    here = f"EventPeer/{peer.name} declares another one of {node}"
+                    yield from _report(
+                        _ReportPlace(peer, ("history", name), there, hint),
+                        _ReportPlace(group, ("history", "keys", at, name), here, hint),
+                    )
+
+
+def _public_part(key: Any) -> str:
+    """Return the part of a verifier key that all trees have in common that are signed with it."""
+    return key.rpartition("+")[2] if isinstance(key, str) else ""
 
 
 def _taken_addresses(groups: list[PlannedResource]) -> Iterator[Problem]:

@@ -3,8 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.unit.resources.samples import GROUP, PEER, accepted, peer, problems, rows
+from eventd.resources.configuration import effective
+from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner
+from tests.unit.resources.samples import GROUP, PEER, accepted, group, peer, problems, rows
 
 STORED = rows(GROUP)
 
@@ -30,6 +33,7 @@ def test_the_smallest_peer_has_every_default() -> None:
         "tls": {"caFile": "", "certFile": "", "keyFile": "", "serverName": "", "pins": []},
         "console": "",
         "relay": False,
+        "history": {"logKey": "", "witnessKey": ""},
         "limits": {"inFlight": 4, "batchEvents": 2500, "batchBytes": "1MiB", "timeout": "30s"},
         "retry": {"baseBackoff": "200ms", "maxBackoff": "30s"},
     }
@@ -172,3 +176,40 @@ def test_what_is_required_is_missed_where_the_spec_begins(field: str) -> None:
 def test_a_group_reference_is_a_name() -> None:
     told = f"5: EventPeer/cloud spec.groupRef: {NAME_RULE}, not 'EventGroup/edge'"
     assert told in wrong(PEER.replace("edge", "EventGroup/edge"))
+
+
+def vkey(name: str, kind: int, seed: int = 1) -> str:
+    return NoteSigner(name, kind, Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)).key.text()
+
+
+LOG = "eventd/edge/cloud/" + "t" * 16
+WITNESS = "eventd/edge/cloud/witness"
+
+
+def test_the_keys_of_a_peers_history_pin_it() -> None:
+    keys = f"history: {{logKey: {vkey(LOG, LOG_KEY)}, witnessKey: {vkey(WITNESS, WITNESS_KEY, 2)}}}"
+    pinned = effective(rows(f"{GROUP}---\n{peer(keys)}"))["edge"].history_pins
+    assert [*pinned] == [("cloud", "log"), ("cloud", "witness")]
+    assert len(set(pinned.values())) == 2
+    [found] = wrong(peer(keys, node="hub"))[:1]
+    assert found.startswith(
+        "8: EventPeer/cloud spec.history.logKey: is not a key of hub: its name is eventd/edge/cloud/"
+    )
+    [found] = wrong(peer(f"history: {{witnessKey: {vkey(LOG, LOG_KEY)}}}"))
+    assert "spec.history.witnessKey" in found
+    assert "type" in found
+
+
+def test_a_peer_and_its_group_declare_one_key_of_a_history() -> None:
+    def declared(seed: int) -> str:
+        key = vkey("eventd/edge/cloud/" + "s" * 16, LOG_KEY, seed)
+        return f"history: {{keys: [{{node: cloud, logKey: {key}}}]}}"
+
+    pinning = peer(f"history: {{logKey: {vkey(LOG, LOG_KEY)}}}")
+    assert problems(pinning, rows(group(declared(1)))) == [], "one key of two trees"
+    assert problems(pinning, rows(group(declared(2)))) == [
+        "8: EventPeer/cloud spec.history.logKey: EventGroup/edge declares another one of cloud"
+        " (leave out the wrong one)"
+    ]
+    [found] = problems(group(declared(2)), rows(f"{GROUP}---\n{pinning}"))
+    assert "spec.history.keys[0].logKey: EventPeer/cloud declares another one of cloud" in found
