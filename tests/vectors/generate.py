@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.vectors import accepted_v2, answers_v2, cases_v1, history, lines_v2, refused_v2
+from tests.vectors import accepted_v2, answers_v2, cases_v1, histories_v2, history, lines_v2, refused_v2
 
 HERE = Path(__file__).parent
 SUBJECTS = {
@@ -19,6 +19,7 @@ SUBJECTS = {
     "v2-accepted": accepted_v2,
     "v2-refused": refused_v2,
     "v2-lines": lines_v2,
+    "v2-history": histories_v2,
     "v2-answers": answers_v2,
     "history": history,
 }

@@ -155,7 +155,7 @@ def request(
     sent: str | bytes | None = None,
 ) -> dict[str, Any]:
     """Return a signed request. `headers` change before it is signed, `after_signing` and `sent` (the body) after it."""
-    link = path.startswith(("/v2/link", "/v2/verify", "/v2/status"))
+    link = path.startswith(("/v2/link", "/v2/verify", "/v2/status", "/v2/history"))
     values: dict[str, str | None] = {
         "Content-Type": "application/json" if link else "application/vnd.eventd.batch",
         "Content-Encoding": "identity",

@@ -11,6 +11,7 @@ from base64 import b64decode
 from typing import Any
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federation.batch import Batch, read_batch
 from federation.compare import (
@@ -29,14 +30,41 @@ from federation.compare import (
     show_fingerprint,
     show_sums,
 )
-from federation.errors import BatchConflict, Conflict, MessageError
+from federation.errors import BatchConflict, Conflict, MessageError, OtherCheckpoint, WrongSender
 from federation.event import content_digest
+from federation.history.checkpoints import read_checkpoint
+from federation.history.cosignatures import cosign
+from federation.history.entries import read_opening_entry
+from federation.history.exchange import (
+    ConsistencyAnswer,
+    ConsistencyQuestion,
+    HistoryReply,
+    KeysAnswer,
+    WitnessAnswer,
+    WitnessQuestion,
+    encode_history,
+    read_history_question,
+    read_offer,
+    write_hashes,
+)
+from federation.history.merkle import hash_leaf
+from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, read_note, read_vkey
+from federation.history.tiles import TileBuilder, consistency_proof
+from federation.history.witnessing import (
+    HeldCheckpoint,
+    KeySource,
+    KnownKey,
+    Offer,
+    check_offer,
+    take_successor,
+    witness_name,
+)
 from federation.keys import Key, KeyRing
 from federation.peers import SECOND, Limits
 from federation.ranges import Mark, follow
 from federation.signing import Receiver, Request, VerifiedRequest, verify_request
 from federation.status import read_status_question
-from federation.wire import BatchHeader, Refusal, StatusQuery, VerifyQuery
+from federation.wire import BatchHeader, HistoryQuery, Refusal, StatusQuery, VerifyQuery
 
 
 def read_key(data: dict[str, Any]) -> Key:
@@ -64,7 +92,8 @@ def receive(vector: dict[str, Any]) -> dict[str, Any]:
     try:
         return _receive(vector)
     except MessageError as error:
-        return {"status": error.status, "code": error.code, "reason": error.reason}
+        outcome = {"status": error.status, "code": error.code, "reason": error.reason}
+        return outcome | ({"note": error.note} if isinstance(error, OtherCheckpoint) else {})
 
 
 def _receive(vector: dict[str, Any]) -> dict[str, Any]:
@@ -82,6 +111,8 @@ def _receive(vector: dict[str, Any]) -> dict[str, Any]:
         return {"status": 200, "reply": _reply(read_question(read_body(vector["request"])), state["events"])}
     if isinstance(verified.header, StatusQuery):
         return {"status": 200, "hops": read_status_question(read_body(vector["request"])).hops}
+    if isinstance(verified.header, HistoryQuery):
+        return {"status": 200, "reply": _witness(vector)}
     if not isinstance(verified.header, BatchHeader):
         return {"status": 200, "mark": state["mark"]}
     batch = read_batch(read_body(vector["request"]), verified.header, verified.key, receiver.limits)
@@ -109,6 +140,45 @@ def _reply(question: Question, events: list[dict[str, Any]]) -> dict[str, Any]:
         )
     answer: dict[str, Any] = json.loads(encode_reply(found))
     return answer
+
+
+def _witness(vector: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a question about histories, of a node that holds one tree of the sender at most."""
+    question, state, who = (
+        read_history_question(read_body(vector["request"])),
+        vector["state"]["witness"],
+        vector["receiver"],
+    )
+    name, held = witness_name(who["group"], who["node"]), state["held"]
+    signer = NoteSigner(name, WITNESS_KEY, Ed25519PrivateKey.from_private_bytes(bytes.fromhex(state["seed"])))
+    found: HistoryReply = KeysAnswer(witness_key=signer.key.text(), notes=(held["note"],) if held else ())
+    if isinstance(question, ConsistencyQuestion):
+        tiles = TileBuilder().extend([hash_leaf(b64decode(one)) for one in state["leaves"]])
+        found = ConsistencyAnswer(
+            write_hashes(tuple(consistency_proof(question.old, question.size, tiles.__getitem__)))
+        )
+    elif isinstance(question, WitnessQuestion):
+        offer = read_offer(question)
+        _require_witnessed(offer, held, (who["group"], "a"))
+        found = WitnessAnswer(cosignature=cosign(offer.note.text, signer, vector["nowMicros"] // SECOND).line())
+    answer: dict[str, Any] = json.loads(encode_history(found))
+    return answer
+
+
+def _require_witnessed(offer: Offer, held: dict[str, Any] | None, sender: tuple[str, str]) -> None:
+    stated = read_checkpoint(offer.note.text)
+    if stated.origin[:2] != sender:
+        raise WrongSender("the tree of another node")
+    known = read_vkey(held["vkey"], LOG_KEY) if held else None
+    if held and known and known.name == str(stated.origin):
+        last = read_checkpoint(read_note(held["note"].encode()).text)
+        check_offer(offer, known, HeldCheckpoint(last, held["note"]))
+        return
+    if not offer.opening:
+        raise OtherCheckpoint("nothing is held")
+    entry = read_opening_entry(offer.opening)
+    check_offer(offer, entry.opening.key, None)
+    take_successor(entry, KnownKey(known.public, KeySource.SHARED) if known else None, KeySource.SHARED)
 
 
 def _store(

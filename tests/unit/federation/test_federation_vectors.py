@@ -79,7 +79,7 @@ def test_every_reason_has_a_vector() -> None:
     codes = {outcome["code"] for outcome in outcomes if "code" in outcome}
     # The rest needs a node: its history, much to do, a database that fails, a ceiling, a stop, TLS, a declaration.
     missing = {"other_history", "too_many_requests", "internal", "unavailable", "full", "wrong_certificate"}
-    missing |= {"not_shared", "conflict", "forked", "key_changed"}
+    missing |= {"not_shared"}
     assert codes == STATUS.keys() - missing
     lines = {refusal["reason"] for outcome in outcomes for refusal in outcome.get("refused", ())}
     assert lines == set(REFUSALS)
