@@ -8,7 +8,7 @@ place. A conflict of primary keys at the second insert is a bug.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from eventd.log.core.blocks import Block, pack
 from eventd.log.core.id_conflicts import IdConflict, Origin, note_conflicts
 from eventd.log.core.scan import blocks_at, pick_readable
-from eventd.log.core.values import NEVER, AppendResult, Drafts, Outcome
+from eventd.log.core.values import NEVER, AppendResult, Drafts, LeafRun, Outcome
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
@@ -76,7 +76,7 @@ def place_new(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_
     ids = units[0].event_ids if len(units) == 1 else [*chain.from_iterable(unit.event_ids for unit in units)]
     insert_numbered(conn, "event_ids", IDS, topic_id, ids, next_position)
     made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
-    return Placement(results, position, made)
+    return Placement([*_with_runs(results, made)], position, made)
 
 
 def place(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
@@ -86,7 +86,20 @@ def place(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_posi
     placing = _Placer(topic_id, next_position, known)
     appended = [placing.take(unit, each) for unit, each in zip(units, candidates, strict=True)]
     made = placing.write(conn, now)
-    return Placement([*_name_owners(conn, topic_id, appended, placing.conflicts, now)], placing.position, made)
+    named = _name_owners(conn, topic_id, appended, placing.conflicts, now)
+    return Placement([*_with_runs(named, made)], placing.position, made)
+
+
+def _with_runs(results: Iterable[AppendResult], made: Sequence[Block]) -> Iterator[AppendResult]:
+    """Yield the results with the leaves of the written blocks."""
+    found = [(block, block.tree, block.leaf) for block in made]
+    runs = tuple(
+        LeafRun(block.position, block.records, tree, leaf)
+        for block, tree, leaf in found
+        if tree is not None and leaf is not None
+    )
+    for result in results:
+        yield result._replace(leaves=runs) if runs else result
 
 
 def _name_owners(

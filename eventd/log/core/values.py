@@ -164,17 +164,27 @@ class IdOwner(NamedTuple):
     key_id: str
 
 
+class LeafRun(NamedTuple):
+    """Neighbouring records whose leaves are neighbours, too: `records` from `position` and from `leaf` on."""
+
+    position: int
+    records: int
+    tree: int
+    leaf: int
+
+
 class AppendResult(NamedTuple):
     """For each draft of one unit, in order, its outcome and the position of the latest record of its id.
 
     In a topic of records, a new record's seq is its position plus `shift`. `owners` holds the owner of the id of each
-    conflicting draft, by the draft's index.
+    conflicting draft, by the draft's index. `leaves` has those of all records of the transaction that have one.
     """
 
     outcomes: Sequence[Outcome]
     positions: Sequence[int]
     shift: int = 0
     owners: Mapping[int, IdOwner] = MappingProxyType({})
+    leaves: tuple[LeafRun, ...] = ()
 
     def count(self, outcome: Outcome) -> int:
         return self.outcomes.count(outcome)

@@ -12,6 +12,7 @@ import msgspec
 from pydantic import Field
 
 from eventd.api.admin.events.emitted import drafts_from
+from eventd.api.admin.events.emitted_leaves import show_leaves
 from eventd.api.admin.events.event_columns import MOST, read_events
 from eventd.api.admin.events.event_texts import are_texts, decode_texts
 from eventd.api.admin.events.returned_marks import read_shown_marks
@@ -114,13 +115,13 @@ async def emit(services: Services, params: Emit) -> dict[str, Any]:
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
         raise _conflict(drafts.event_ids[0], params.group, appended.owners[0])
     counts = {word: appended.count(outcome) for outcome, word in RESULTS.items()}
-    if params.exceptions:
-        return {"counts": counts, "results": _exceptions(drafts, appended)}
+    if params.exceptions or params.brief:
+        results = _exceptions(drafts, appended) if params.exceptions else _results(drafts, appended)
+        return {"counts": counts, "results": results, **await show_leaves(services.database, appended)}
     results = _results(drafts, appended)
-    if not params.brief:
-        stored = await services.database.read(_read_stored, list(appended.positions))
-        for result, position in zip(results, appended.positions, strict=True):
-            result |= stored.get(position, {"event": None})
+    stored = await services.database.read(_read_stored, list(appended.positions))
+    for result, position in zip(results, appended.positions, strict=True):
+        result |= stored.get(position, {"event": None})
     return {"counts": counts, "results": results}
 
 

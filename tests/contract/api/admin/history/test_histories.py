@@ -214,3 +214,23 @@ async def test_emit_answers_with_the_leaf_of_each_event(books: GroupLedger) -> N
     _, tree = await start(books.log, NODE)
     answer = await books.call("events.emit", group="g", events=[{"type": "t"}, {"type": "t"}])
     assert [(one["origin"], one["leaf"]) for one in answer["results"]] == [(tree.origin, 1), (tree.origin, 2)]
+
+
+async def test_short_answers_have_the_leaves_of_many_events_as_runs(books: GroupLedger) -> None:
+    _, tree = await start(books.log, NODE)
+
+    async def leaves(*ids: str, **how: bool) -> list[dict[str, Any]]:
+        events = [{"type": "t", "id": one} for one in ids]
+        found: list[dict[str, Any]] = (await books.call("events.emit", group="g", events=events, **how)).get(
+            "leaves", []
+        )
+        for run in found:
+            for at in range(run["count"]):
+                shown = await books.call("history.leaf", group="g", id=ids[run["index"] + at])
+                assert (shown["origin"], shown["leaf"]) == (run["origin"], run["leaf"] + at)
+        return found
+
+    assert await leaves("a", "b", "c", brief=True) == [{"index": 0, "count": 3, "origin": tree.origin, "leaf": 1}]
+    found = await leaves("d", "a", "e", "f", exceptions=True)
+    assert [(run["index"], run["count"], run["leaf"]) for run in found] == [(0, 1, 4), (2, 2, 5)]
+    assert await leaves("a", brief=True) == []
