@@ -6,14 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventd.cli.gateway.selecting import one_group
 from eventd.cli.gateway.session import Session
 from eventd.cli.program.stopping import EndOnSignal
+from eventd.cli.program.values import Duration
 from eventd.cli.terminal.input_lines import InputLines
 from eventd.cli.terminal.output import ZERO_TIME, note
-from eventd.errors import Conflict, EventdError, Forbidden, Invalid, NotFound, TooLarge
+from eventd.errors import CheckFailed, Conflict, EventdError, Forbidden, Invalid, NotFound, TooLarge
 from eventd.runtime.clock import SystemClock
 from eventd.text.plural import counted
 
@@ -43,6 +44,8 @@ class Emission:
         self.bad: list[dict[str, Any]] = []
         """The first `MOST_BAD` refused lines."""
         self.refused = 0
+        self._stored: dict[str, str] = {}
+        self._repeated: dict[str, str] = {}
         self._session = session
         self._waiting: dict[str, list[Line]] = {}
         self._sizes: Counter[str] = Counter()
@@ -108,7 +111,7 @@ class Emission:
             except EventdError as error:
                 raise self._interrupted(error) from None
             else:
-                self._count(lines, answer["results"])
+                self._count(group, lines, answer["results"])
                 self._waiting[group] = []
         del self._waiting[group], self._sizes[group]
 
@@ -131,13 +134,22 @@ class Emission:
             self.refuse(lines[at][0], message)
         return [line for at, line in enumerate(lines) if at not in wrong]
 
-    def _count(self, lines: Sequence[Line], results: Sequence[dict[str, Any]]) -> None:
+    def _count(self, group: str, lines: Sequence[Line], results: Sequence[dict[str, Any]]) -> None:
         for (number, _), result in zip(lines, results, strict=True):
             self.counts[result["result"]] += 1
+            if result["result"] in ("new", "refreshed"):
+                self._stored[group] = result["id"]
+            elif result["result"] == "duplicate":
+                self._repeated[group] = result["id"]
             if result["result"] == "conflict":
                 self.refuse(
                     number, f"the id {result['id']} belongs to an event with other content or of another source"
                 )
+
+    @property
+    def last(self) -> dict[str, str]:
+        """Return by group the id of the last event that was stored, after all others; or of the last duplicate."""
+        return self._repeated | self._stored
 
     @property
     def waits(self) -> bool:
@@ -173,8 +185,17 @@ def _wrong(error: EventdError, of: int) -> dict[int, str]:
     return found
 
 
-async def emit_lines(session: Session, group: str, defaults: Mapping[str, str]) -> None:
+class SealWait(NamedTuple):
+    """How many peers must have cosigned a checkpoint that covers the events, and how long the command waits for it."""
+
+    witnesses: int
+    patience: Duration
+
+
+async def emit_lines(session: Session, group: str, defaults: Mapping[str, str], wait: SealWait | None = None) -> None:
     """Emit the event of each line of standard input; `defaults` has members for events that lack them.
+
+    `wait`: after the end of the input, wait until a checkpoint covers the events.
 
     Ctrl-C, SIGTERM and SIGHUP end the input: the complete lines are stored and reported, and the command exits with
     128 plus the signal's number. Raises `Invalid` at the end when some lines were not stored.
@@ -187,7 +208,13 @@ async def emit_lines(session: Session, group: str, defaults: Mapping[str, str]) 
     except asyncio.CancelledError:  # a second Ctrl-C
         note(f"interrupted: {emission.progress(lines.finished + 1)}")
         raise
-    _report(session, emission)
+    sealed, unsealed = dict[str, dict[str, Any]](), None
+    if wait is not None and not signals.number:
+        try:
+            sealed = await _wait_sealed(session, emission.last, wait)
+        except CheckFailed as error:
+            unsealed = error
+    _report(session, emission, sealed)
     refused = f"not stored: {counted(emission.refused, 'line')}" if emission.refused else ""
     if signals.number:
         unfinished = f"; line {lines.finished + 1} is unfinished and was not stored" if lines.unfinished else ""
@@ -195,8 +222,19 @@ async def emit_lines(session: Session, group: str, defaults: Mapping[str, str]) 
         if refused:
             note(refused)
         raise SystemExit(128 + signals.number)
+    if unsealed is not None:
+        if refused:
+            note(refused)
+        raise unsealed
     if refused:
         raise Invalid(refused)
+
+
+async def _wait_sealed(session: Session, last: Mapping[str, str], wait: SealWait) -> dict[str, dict[str, Any]]:
+    """Wait for the last event of each group: a checkpoint that covers it covers all before it. Raises CheckFailed."""
+    from eventd.cli.history.sealed import wait_sealed
+
+    return {group: await wait_sealed(session, group, one, *wait) for group, one in last.items()}
 
 
 async def _emit_all(lines: InputLines, emission: Emission) -> None:
@@ -214,11 +252,12 @@ async def _emit_all(lines: InputLines, emission: Emission) -> None:
     await emission.flush_all()
 
 
-def _report(session: Session, emission: Emission) -> None:
+def _report(session: Session, emission: Emission, sealed: Mapping[str, dict[str, Any]]) -> None:
     counts = {word: emission.counts[word] for word in ("new", "refreshed", "duplicate", "conflict")}
     if session.out.is_table:
         taken = {word: number for word, number in counts.items() if number and word != "conflict"}
         words = f": {', '.join(f'{number:,} {word}' for word, number in taken.items())}" if taken else ""
         session.out.line(f"{counted(sum(taken.values()), 'event')} accepted{words}")
     elif session.out.format != "name":
-        session.out.value({**counts, "bad": emission.bad, "badLines": emission.refused})
+        shown = {"history": sealed} if sealed else {}
+        session.out.value({**counts, "bad": emission.bad, "badLines": emission.refused, **shown})

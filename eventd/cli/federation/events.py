@@ -98,7 +98,7 @@ WaitOption = Annotated[
         "--wait",
         metavar="FOR",
         help="`sealed`: wait until the event is in a signed checkpoint of the history; `witnessed[=N]`: until N peers"
-        " (default: 1) have cosigned one.",
+        " (default: 1) have cosigned one. With --stdin: the last event of each group, and so all before it.",
     ),
 ]
 PatienceOption = Annotated[
@@ -153,7 +153,7 @@ async def emit(
     }
     fields = {name: value for name, value in given.items() if value}
     if stdin:
-        await _emit_lines(session, group, fields, wait)
+        await _emit_lines(session, group, fields, wait, patience)
         return
     if not type:
         raise typer.BadParameter("add --type, or read events with --stdin")
@@ -180,19 +180,18 @@ def _witnesses_of(wait: str) -> int:
     raise typer.BadParameter(f"--wait is {wait!r}: write sealed, witnessed, or witnessed=N")
 
 
-async def _emit_lines(session: Session, group: str, fields: Mapping[str, Any], wait: str) -> None:
+async def _emit_lines(session: Session, group: str, fields: Mapping[str, Any], wait: str, patience: Duration) -> None:
     """Emit the events of standard input; `fields` fill in what lines lack. Raises BadParameter for one event's own."""
-    from eventd.cli.federation.emit_lines import emit_lines
+    from eventd.cli.federation.emit_lines import SealWait, emit_lines
 
-    if wait:
-        raise typer.BadParameter("--wait applies to one event, and not with --stdin")
+    until = SealWait(_witnesses_of(wait), patience) if wait else None
     own = [name for name in fields if name not in DEFAULTS]
     if own:
         option = OPTION_OF[own[0]]
         raise typer.BadParameter(f"{option} applies to one event: with --stdin, each line has its own {own[0]}")
     if "ttl" in fields:
         _check_ttl(str(fields["ttl"]))
-    await emit_lines(session, group, {name: str(value) for name, value in fields.items()})
+    await emit_lines(session, group, {name: str(value) for name, value in fields.items()}, until)
 
 
 def _pair(text: str) -> tuple[str, str]:

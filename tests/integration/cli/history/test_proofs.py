@@ -218,5 +218,13 @@ def test_emit_names_the_leaf_and_waits_for_its_checkpoint(proving: Proving) -> N
     proving.seal()
     told = control(*event, "late", "--wait", "sealed", "-o", "json")  # a duplicate, which is sealed by now
     assert (told.json["history"]["leaf"], told.json["history"]["size"]) == (4, 5)
+    lines = "".join(json.dumps({"type": "t", "id": f"l{number}"}) + "\n" for number in range(3))
+    stdin = ("federation", "event", "emit", "--stdin", "--wait", "sealed", "-o", "json")
+    told = control(*stdin, "--timeout", "1ms", stdin=f"{lines}7\n", code=4)
+    assert (told.json["new"], "event l2 is stored, but leaf 7 of" in told.err) == (3, True)
+    assert "not stored: 1 line" in told.err
+    proving.seal()
+    told = control(*stdin, stdin=lines)
+    assert (told.json["history"]["edge"]["leaf"], told.json["history"]["edge"]["size"]) == (7, 8)
     proving.change("UPDATE topics SET tree = NULL")
     assert "is stored, but: the event has no leaf" in control(*event, "last", "--wait", "sealed", code=4).err
