@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from eventd.egress.transport.transport import Transport
 from eventd.errors import SettingsError
@@ -15,6 +16,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import TreeOwner
 from eventd.net.address_rules import AddressRules
 from eventd.node.sealing import Sealer, SealMetrics
+from eventd.node.shipped_trees import ShippedTrees
 from eventd.resources.configuration import GroupConfig
 from eventd.runtime.supervisor import Supervisor
 from eventd.witnessing.answering import HistoryAnswers
@@ -25,6 +27,9 @@ from eventd.witnessing.offering import Offers
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
 from federation.keys import KeyRing
+
+LAKE: Final = "the lake"
+"""Names the lake where a peer would be named; no node can have this name."""
 
 
 class HistoryMetrics(SealMetrics, WitnessMetrics, Protocol):
@@ -40,6 +45,7 @@ class HistoryDependencies:
     rules: AddressRules | None
     supervisor: Supervisor
     metrics: HistoryMetrics
+    shipped: ShippedTrees
 
 
 class GroupHistory:
@@ -61,6 +67,7 @@ class GroupHistory:
         self._dependencies = dependencies
         self._declared: tuple[bool, str] | None = None
         self._sealing: asyncio.Task[None] | None = None
+        self._comparing: asyncio.Task[None] | None = None
         self._offers: Offers | None = None
         self.answers: HistoryAnswers | None = None
 
@@ -79,13 +86,16 @@ class GroupHistory:
         # Beside the database where that is a file, as the head file.
         path = ours.log.database.path
         keys = _Keys(self._config, data_dir if path is None else path.parent, ours.log)
-        gate = SigningGate()
+        gate = SigningGate(with_lake=ours.shipped.awaited)
         witness = GroupWitness(self._config, self._topic_id, ours.log, keys.read, ours.metrics, gate)
         if config.keeps_history:
             self.answers = HistoryAnswers(witness)
             log = ours.log
             asker = HistoryAsker(ours.transport, self._ring, log.clock, log.chance.token, ours.rules)
             self._offers = Offers(witness, asker, ours.supervisor.keep)
+            if ours.shipped.awaited:
+                compare = partial(_compare_shipped, witness, ours.shipped)
+                self._comparing = ours.supervisor.keep(compare, f"shipped history of {config.name}")
         else:
             gate.answered()  # no peer is asked: only the last records of the present tree are sealed
         sealer = Sealer(witness, ours.metrics, self._note_growth)
@@ -104,11 +114,19 @@ class GroupHistory:
 
     def stop(self) -> None:
         """End sealing and offers."""
-        if self._sealing is not None:
-            self._sealing.cancel()
+        for task in (self._sealing, self._comparing):
+            if task is not None:
+                task.cancel()
         if self._offers is not None:
             self._offers.stop()
-        self._sealing = self._offers = self.answers = self._declared = None
+        self._sealing = self._comparing = self._offers = self.answers = self._declared = None
+
+
+async def _compare_shipped(witness: GroupWitness, shipped: ShippedTrees) -> None:
+    """Compare what the lake has of this node's trees with the database, as a peer's notes; then the node may sign."""
+    config = witness.config()
+    await witness.take_own(await shipped.read(config.name, config.node_name), LAKE)
+    witness.gate.answered()
 
 
 class _Keys:

@@ -14,9 +14,12 @@ from eventd.lake.extra import require
 from eventd.lake.metrics import LakeFigures
 from eventd.lake.storage import connect
 from eventd.log.core.eventlog import EventLog
+from eventd.node.membership import GroupDependencies
+from eventd.node.shipped_trees import ShippedTrees
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND
-from eventd.runtime.supervisor import Chore, SpawnTask
+from eventd.runtime.supervisor import Chore
+from eventd.runtime.worker_share import Share
 from eventd.settings.environment import lake_environment
 from eventd.settings.model import Settings
 from eventd.store.engine.address import SqliteUrl
@@ -27,8 +30,16 @@ BACKOFF: Final = Backoff(base=1.0, cap=60.0)
 logger = logging.getLogger("eventd.lake")
 
 
+def await_shipped(settings: Settings, share: Share) -> ShippedTrees:
+    """Return what histories wait for, if this process alone serves all groups, and ships to a lake.
+
+    Of several workers, one ships, and the others do not know what the lake has.
+    """
+    return ShippedTrees(awaited=bool(settings.lake) and settings.group is None and share.is_whole)
+
+
 def chores(
-    log: EventLog, settings: Settings, figures: LakeFigures, spawn: SpawnTask, chance: Callable[[], float]
+    dependencies: GroupDependencies, settings: Settings, figures: LakeFigures, chance: Callable[[], float]
 ) -> dict[str, Chore]:
     """Return the chore that ships ledger rows, by task name; empty without a lake, or in a node for one group.
 
@@ -43,14 +54,22 @@ def chores(
     if settings.group is not None:  # otherwise several processes over one database would ship the same ledgers
         logger.warning("lake shipping off", extra={"reason": "only a node for all groups ships to the lake"})
         return {}
-    return {"lake": _shipping(log, settings, figures, spawn, chance)}
+    return {"lake": _shipping(dependencies, settings, figures, chance)}
 
 
 def _shipping(
-    log: EventLog, settings: Settings, figures: LakeFigures, spawn: SpawnTask, chance: Callable[[], float]
+    dependencies: GroupDependencies, settings: Settings, figures: LakeFigures, chance: Callable[[], float]
 ) -> Chore:
+    log, spawn = dependencies.log, dependencies.supervisor.spawn
     worker = WorkerClient(_terms(log, settings), lake_environment(), log.clock)
-    sink = LakeSink(log, worker, figures, interval=settings.lake_interval, rows=settings.lake_rows)
+    sink = LakeSink(
+        log,
+        worker,
+        figures,
+        interval=settings.lake_interval,
+        rows=settings.lake_rows,
+        shipped=dependencies.shipped.note_shipped,
+    )
     cursors = LedgerCursors(log, figures)
 
     async def run() -> None:

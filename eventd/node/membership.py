@@ -35,6 +35,7 @@ from eventd.log.cursors.cursors import Cursor
 from eventd.net.address_rules import AddressRules
 from eventd.node.group_history import GroupHistory, HistoryDependencies, HistoryMetrics
 from eventd.node.peer_reports import PeerReports, ReportDependencies
+from eventd.node.shipped_trees import ShippedTrees
 from eventd.observe.rates import RateHistory
 from eventd.resources.configuration import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
@@ -76,6 +77,7 @@ class GroupDependencies:
     parsing: ParsingTime
     peer_rules: AddressRules | None
     rates: RateHistory
+    shipped: ShippedTrees
 
     def reports(self) -> ReportDependencies:
         """Return the dependencies that the reports of peers need."""
@@ -83,7 +85,9 @@ class GroupDependencies:
 
     def histories(self) -> HistoryDependencies:
         """Return the dependencies that the histories of groups need."""
-        return HistoryDependencies(self.log, self.transport, self.peer_rules, self.supervisor, self.metrics)
+        return HistoryDependencies(
+            self.log, self.transport, self.peer_rules, self.supervisor, self.metrics, self.shipped
+        )
 
 
 class Membership:

@@ -174,6 +174,7 @@ class Node:
             ParsingTime(),
             self.settings.peer_rules,
             self.rates.history,
+            lake_shipping.await_shipped(self.settings, self._share),
         )
         self._started.append(self._stop_groups)
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
@@ -249,9 +250,7 @@ class Node:
     def _keep_up(self) -> None:
         chores: dict[str, Chore] = {}
         if self._share.is_first:  # first, because it may refuse to start
-            chores = lake_shipping.chores(
-                self.log, self.settings, self.metrics.lake, self.supervisor.spawn, self._chance.fraction
-            )
+            chores = lake_shipping.chores(self._dependencies, self.settings, self.metrics.lake, self._chance.fraction)
             jobs = BulkJobRunner(self.log, self.keys, self.metrics, alone=self.settings.group is None)
             chores["jobs"] = jobs.run_for_ever
         chores |= {

@@ -86,7 +86,7 @@ class Sealer:
             return
         owner = (await self._witness.keys()).owner  # also if nothing is to be sealed: their file may be unusable
         if tree is not None and owner.may_continue(tree, log.epoch) and not self._witness.gate.is_open:
-            logger.info("history waits for a peer", extra={"group": owner.group, "origin": tree.origin})
+            logger.info("history waits", extra={"group": owner.group, "origin": tree.origin})
             await self._witness.gate.wait()
         with log.watch((self._topic_id,), own=True) as watch:
             while True:

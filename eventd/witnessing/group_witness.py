@@ -42,12 +42,13 @@ class GroupKeys(NamedTuple):
 class SigningGate:
     """Whether a node may sign in a tree that it found at its start.
 
-    Its database may be an older copy. So it signs after one of the peers has answered what it holds of the tree, or if
-    none of them can answer.
+    Its database may be an older copy. So it signs after one of the peers, or the lake, has answered what it holds of
+    the tree, or if none of them can answer. `with_lake`: the lake is asked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_lake: bool = False) -> None:
         self._open = asyncio.Event()
+        self._with_lake = with_lake
         self._unable: set[str] = set()
 
     @property
@@ -56,7 +57,7 @@ class SigningGate:
         return self._open.is_set()
 
     def answered(self) -> None:
-        """Note that a peer has said what it holds."""
+        """Note that a peer, or the lake, has said what it holds."""
         self._open.set()
 
     def cannot_answer(self, peer: str, peers: Iterable[str]) -> None:
@@ -65,8 +66,8 @@ class SigningGate:
         self.consider(peers)
 
     def consider(self, peers: Iterable[str]) -> None:
-        """Open the gate if none of the peers that are asked can answer."""
-        if set(peers) <= self._unable:
+        """Open the gate if none of the peers that are asked can answer, and no lake is asked."""
+        if not self._with_lake and set(peers) <= self._unable:
             self._open.set()
 
     async def wait(self) -> None:

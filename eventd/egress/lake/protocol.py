@@ -60,6 +60,12 @@ class CursorsMissing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     lake: str
 
 
+class ShippedCheckpoints(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The last checkpoints of the node's trees that the lake has, as notes; once, before anything is shipped."""
+
+    notes: tuple[str, ...]
+
+
 class Shipment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A ledger is in the lake up to the row number `upto`: its cursor moves there from `position`.
 
@@ -104,7 +110,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 Request = ShipRequest | TidyRequest
-Answer = CursorsMissing | Shipment | RoundEnd | TidyResult | Failure
+Answer = CursorsMissing | ShippedCheckpoints | Shipment | RoundEnd | TidyResult | Failure
 
 ANSWERS: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)
 REQUESTS: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)

@@ -21,14 +21,17 @@ from eventd.egress.lake.protocol import (
     Failure,
     RoundEnd,
     Shipment,
+    ShippedCheckpoints,
     Terms,
     TidyResult,
     cursor_name,
 )
 from eventd.egress.lake.rows import to_table
+from eventd.egress.lake.shipped_checkpoints import read_shipped_checkpoints
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
 from eventd.lake.extract import Extract, LedgerSnapshot, Memory, read_floors, read_ledger, read_state
+from eventd.lake.extract.history import read_open_trees
 from eventd.lake.layout import LedgerKey, landing
 from eventd.lake.manifest import LostRows, NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
@@ -102,6 +105,7 @@ class Shipper:
         self._database = database
         self._memory = Memory()
         self._state_written_at: dict[str, int] = {}
+        self._showed = False
         self._forget()
 
     def _forget(self) -> None:
@@ -158,10 +162,13 @@ class Shipper:
         enrol = self._reach_lake(self._round.state, look, now)
         return enrol or self._advance(self._round, look, now)
 
-    def _reach_lake(self, state: LedgerSnapshot, look: _StepSnapshot, now: int) -> CursorsMissing | None:
+    def _reach_lake(
+        self, state: LedgerSnapshot, look: _StepSnapshot, now: int
+    ) -> CursorsMissing | ShippedCheckpoints | None:
         """Read the lake, or make it, if that is not done yet; return None if every ledger has a cursor for this lake.
 
-        Otherwise return the request to create them, before the lake is read if a ledger has no cursor at all.
+        Otherwise return the request to create them, before the lake is read if a ledger has no cursor at all. At first,
+        return what the lake has of the node's trees.
         """
         names = [cursor_name(node, book) for node in state.nodes for book in Ledger]
         if any(name not in look.cursors for name in names):
@@ -171,6 +178,11 @@ class Shipper:
             storage = connect(self._terms.lake)
             self._lake = make_lake(storage, now, self._database.chance).id
             self._storage = storage
+        if not self._showed:  # before the lake is compared with the log: these checkpoints show an older copy, too
+            trees = self._database.read_now(read_open_trees)
+            notes = read_shipped_checkpoints(self._storage, state.nodes, state.epoch, trees.values()) if trees else []
+            self._showed = True
+            return ShippedCheckpoints(notes=tuple(notes))
         if self._coverage is None or not {*state.nodes} <= {*self._coverage.states}:
             self._coverage = self._read_coverage(self._storage, state, now)
         if any(look.cursors[name].selection.get("lake") != self._lake for name in names):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -22,6 +22,7 @@ from eventd.egress.lake.protocol import (
     Request,
     RoundEnd,
     Shipment,
+    ShippedCheckpoints,
     ShipRequest,
     TidyRequest,
     TidyResult,
@@ -91,12 +92,22 @@ class LakeAck(Ack):
 
 
 class LakeSink:
-    """Ships in rounds: the next begins `interval` seconds after one ended, or earlier after `rows` new log entries."""
+    """Ships in rounds: the next begins `interval` seconds after one ended, or earlier after `rows` new log entries.
+
+    `shipped` is called with the last checkpoints of the node's trees that the lake has, before the first round.
+    """
 
     own = False
 
     def __init__(
-        self, log: EventLog, worker: WorkerClient, metrics: LakeMetrics, *, interval: float, rows: int
+        self,
+        log: EventLog,
+        worker: WorkerClient,
+        metrics: LakeMetrics,
+        *,
+        interval: float,
+        rows: int,
+        shipped: Callable[[Sequence[str]], None] = lambda _: None,
     ) -> None:
         self._log = log
         self._monotonic = log.clock.monotonic
@@ -104,6 +115,7 @@ class LakeSink:
         self._metrics = metrics
         self._interval = interval
         self._rows = rows
+        self._shipped = shipped
         self._rest_until = float("-inf")
         self._head = 0
         self._tidied_at = float("-inf")
@@ -141,6 +153,9 @@ class LakeSink:
         match answer:
             case Shipment() | RoundEnd():
                 return LakeAck(outbound.upto, answer=answer)
+            case ShippedCheckpoints():
+                self._shipped(answer.notes)
+                return LakeAck(outbound.after)
             case CursorsMissing():
                 await self._log.database.write(enrol, answer.nodes, answer.lake, self._log.clock.now())
                 return LakeAck(outbound.after)

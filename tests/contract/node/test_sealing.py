@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
@@ -13,14 +13,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import TreeOwner
 from eventd.log.history.seal import hash_new
+from eventd.log.history.trees import find_open_tree
+from eventd.log.witnesses.findings import read_findings
 from eventd.node import sealing
+from eventd.node.group_history import _compare_shipped
 from eventd.node.sealing import IDLE_SECONDS, MOST_LAG, REST, SEAL_SECONDS, Sealer
+from eventd.node.shipped_trees import ShippedTrees
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute
 from eventd.testing import ManualClock, draft
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
+from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
 
@@ -114,3 +119,20 @@ async def test_an_idle_minute_leaves_no_wait_behind(log: EventLog, sealer: Seale
         clock.advance(IDLE_SECONDS)
         await waiting
         assert appended.done()
+
+
+async def test_the_lake_opens_the_gate_and_shows_an_older_copy(log: EventLog, sealer: Sealer) -> None:
+    witness, shipped = replace(sealer._witness, gate=SigningGate(with_lake=True)), ShippedTrees(awaited=True)
+    witness.gate.consider(())
+    assert not witness.gate.is_open, "the lake could answer, also without a peer"
+    comparing = asyncio.create_task(_compare_shipped(witness, shipped))
+    tree = await log.database.read(find_open_tree, witness.topic_id)
+    assert tree is not None
+    origin, epoch = read_origin(tree.origin), log.epoch
+    shipped.note_shipped([sign_checkpoint(Checkpoint(origin, 9, bytes(32)), OWNER.signer(origin)).encode().decode()])
+    await comparing
+    assert witness.gate.is_open
+    assert log.epoch != epoch
+    [found] = await log.database.read(read_findings, witness.topic_id)
+    assert (found.kind, found.other_size) == ("older_copy", 9)
+    assert found.detail.startswith("the lake holds 9 leaves of ")

@@ -22,6 +22,7 @@ from eventd.egress.lake.protocol import (
     Failure,
     RoundEnd,
     Shipment,
+    ShippedCheckpoints,
     Terms,
     TidyResult,
     cursor_name,
@@ -320,6 +321,7 @@ async def test_a_segment_that_cannot_be_divided_is_a_fault(
     monkeypatch.setattr(page_sizes, "LEAST_BOUND", 10)
     with closing(Course(shelf.url, lake)) as course:
         assert isinstance(course.step(), CursorsMissing)
+        assert course.step() == ShippedCheckpoints(notes=())
         assert isinstance(course.step(), CursorsMissing)
         failed = course.step()
         assert isinstance(failed, Failure)
@@ -387,6 +389,7 @@ async def test_an_older_copy_that_claims_the_same_history_ships_nothing(shelf: S
         course.run()
     with closing(Course(f"sqlite:///{copy}", lake)) as course:
         assert isinstance(course.step(), CursorsMissing)
+        assert isinstance(course.step(), ShippedCheckpoints)
         answer = course.step()
         assert isinstance(answer, Failure)
         assert (answer.kind, answer.reason) == ("blocked", "lake_unusable")
@@ -493,3 +496,32 @@ async def test_a_tree_is_in_the_lake_for_good_and_earlier_versions_read_the_stat
     assert state.books[Ledger.HISTORY] == written["later_books"]["history"] == 11
     assert "history" not in written["books"] | written["segments"]
     assert state.segments[Ledger.HISTORY].after == 0, "retention has not removed it"
+
+
+def damage_history(lake: str, upto: int) -> None:
+    [data] = Path(lake).rglob(f"landing/history/**/*-{upto:020d}.parquet")
+    data.write_bytes(b"damaged")
+
+
+async def test_the_lake_shows_the_last_checkpoint_of_each_tree_before_anything_is_shipped(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    lake, key = str(tmp_path / "lake"), Ed25519PrivateKey.from_private_bytes(b"1" * 32)
+    owner, topic, database = TreeOwner("g", "site-a", key), await shelf.log.topic("group:g"), shelf.log.database
+    notes: list[str] = []
+    for name in ("first", "second", "third"):
+        tree = await database.write(open_tree, topic, owner, NOON)
+        await shelf.publish(draft(name, node="site-a"))
+        hashed = await database.read(hash_new, topic)
+        assert hashed is not None
+        stored = await database.write(store_checkpoint, hashed, owner, NOON)
+        assert stored is not None
+        with closing(Course(shelf.url, lake)) as course:
+            shown = [course.step() for _ in range(2)]
+            assert ShippedCheckpoints(notes=tuple(notes[-1:])) in shown
+            course.run()
+        notes.append(stored.note)
+    damage_history(lake, 13)
+    with closing(Course(shelf.url, lake)) as course:
+        assert course.step() == ShippedCheckpoints(notes=tuple(notes[1:2])), "of the newest segment that can be read"
+    assert tree.origin in notes[1]
