@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -12,7 +13,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.core.scan import scan
 from eventd.log.history import seal
-from eventd.log.history.open_tree import close_tree
+from eventd.log.history.open_tree import close_tree, open_tree
 from eventd.log.history.seal import Hashed, hash_new, store_checkpoint
 from eventd.log.history.trees import (
     DAY,
@@ -21,6 +22,7 @@ from eventd.log.history.trees import (
     Tree,
     delete_checkpoints,
     find_open_tree,
+    read_checkpoint_of,
     read_surplus_checkpoints,
     read_tree,
     tile_reader,
@@ -303,6 +305,66 @@ async def test_a_seal_that_does_not_commit_gives_the_same_bytes_again(log: Event
         await log.database.write(fail, hashed)
     assert await tree_now(log, topic) == tree
     assert [await signed(log, topic)] == lost
+
+
+class EndingDriver:
+    """A driver that fails at a statement of a transaction, the `at`-th: there the process of a sealer may be killed."""
+
+    def __init__(self, driver: Any, at: int) -> None:
+        self._driver = driver
+        self._left = at
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("execute", "executemany", "cursor"):
+            self._left -= 1
+            if not self._left:
+                raise RuntimeError("killed")
+        return getattr(self._driver, name)
+
+
+async def ends_at(log: EventLog, at: int, act: Callable[..., object], *args: object) -> bool:
+    """Whether an act has a statement `at`: then nothing of it is done."""
+
+    def run(conn: Connection) -> None:
+        whole, conn.driver = conn.driver, EndingDriver(conn.driver, at)
+        try:
+            act(conn, *args)
+        finally:
+            conn.driver = whole
+
+    try:
+        await log.database.write(run)
+    except RuntimeError:
+        return True
+    return False
+
+
+async def test_a_sealer_that_is_killed_at_any_statement_leaves_everything_as_it_was(log: EventLog) -> None:
+    topic, _ = await start(log)
+
+    def rows(conn: Connection) -> list[Any]:
+        tables = ("trees", "tiles", "checkpoints", "blocks", "topics")
+        return [sorted(map(repr, fetch(conn, f"SELECT * FROM {table}"))) for table in tables]
+
+    async def act(act: Callable[..., object], *args: object) -> int:
+        before, at = await log.database.read(rows), 1
+        while await ends_at(log, at, act, *args):
+            assert await log.database.read(rows) == before
+            at += 1
+        assert await log.database.read(rows) != before
+        return at
+
+    await emit(log, topic, *(f"e{number}" for number in range(300)))
+    assert await act(store_checkpoint, await log.database.read(hash_new, topic), OWNER, NOW) > 5
+    await emit(log, topic, "moves")
+    assert await act(open_tree, topic, OTHER_KEY, NOW) > 5
+    assert await act(store_checkpoint, await log.database.read(hash_new, topic), OTHER_KEY, NOW) > 5
+    tree = await tree_now(log, topic)
+    assert tree is not None
+    kept = await log.database.read(read_checkpoint_of, tree.id)
+    assert kept is not None
+    assert (kept.size, kept.root) == (2, plain.root(entries_of(tree, await blocks(log, topic))))
+    assert await act(close_tree, topic) > 1
 
 
 async def test_retention_keeps_what_has_no_checkpoint(log: EventLog) -> None:
