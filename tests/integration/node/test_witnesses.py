@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 
 import pytest
@@ -14,7 +15,8 @@ from eventd.store.engine.head_file import forget_head
 from eventd.testing import until
 from eventd.witnessing.node_keys import KEY_FILE
 from federation.history.entries import read_opening_entry
-from federation.history.notes import read_note
+from federation.history.fork_file import check_fork
+from federation.history.notes import LOG_KEY, read_note, read_vkey
 from tests.integration.conftest import MakeSites
 from tests.support.sites import Site
 
@@ -180,3 +182,37 @@ async def test_a_key_that_was_lost_is_refused_until_the_peer_resets_it(pair: tup
         return [one.size for one in await held(b, "a")] == [1]
 
     await until(is_cosigned, "the new tree to be cosigned")
+
+
+async def test_two_witnesses_that_exchange_notes_find_that_they_were_shown_two_histories(sites: MakeSites) -> None:
+    a, b, c = sites("a", "b", "c")
+    for site in (a, b, c):
+        await site.start()
+    await b.join(**RECORD)
+    await c.join(**RECORD)
+    await a.join(c, **RECORD)
+    await a.emit("e1")
+    tree, _ = await cosigned(a, 2)
+    copy = a.back_up()
+    await a.ask("resources.delete", kind="EventPeer", name="edge-c")
+    await a.join(b, **RECORD)
+    await a.emit("for-b")
+    await cosigned(a, 3)
+    await a.stop()
+    a.restore(copy)  # it declares c alone, which knows nothing of what b has cosigned
+    forget_head(a.file)
+    await a.start()
+    await a.emit("for-c")
+    _, shown = await cosigned(a, 3)
+    assert [await kinds(site) for site in (a, b, c)] == [[], [], []]
+    await b.join(c, **RECORD)
+
+    async def is_found() -> bool:
+        return [await kinds(site) for site in (b, c)] == [["fork"], ["fork"]]
+
+    await until(is_found, "the fork to be found at both witnesses")
+    [found] = await c.running.log.database.read(read_findings, await topic_of(c))
+    answer = await c.ask("history.finding", group="edge", id=found.id)
+    proven = check_fork(json.dumps(answer["file"]).encode(), [read_vkey(tree.log_key, LOG_KEY)])
+    assert (proven.first.size, proven.second.size, proven.index) == (3, 3, None)
+    assert shown.root in (proven.first.root, proven.second.root)
