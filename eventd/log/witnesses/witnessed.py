@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
 from eventd.log.witnesses.keys import LOG, Pins, known_key, learn_successor, note_refused_key
+from eventd.log.witnesses.second_roots import drop_pending, find_second_root
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
 from federation.errors import (
@@ -129,7 +130,21 @@ def _advance(conn: Connection, offered: OfferFrom, tree: WitnessedTree, checkpoi
     values = (checkpoint.size, checkpoint.root, note, now, offered.topic_id, tree.origin, tree.size)
     if not execute(conn, sql, values):
         raise OtherCheckpoint(f"another offer of {tree.origin} was stored meanwhile", note=tree.note)
-    return Decision(checkpoint)
+    second = find_second_root(conn, offered.topic_id, checkpoint, tree.key)
+    if not second:
+        return Decision(checkpoint)
+    # It continues what is held, and so is cosigned: it is the other note that does not fit.
+    found = _second_root(tree, checkpoint, second, note, f"{offered.node} offers")
+    drop_pending(conn, offered.topic_id, tree.origin, second)
+    return Decision(checkpoint, None, _kept(conn, offered.topic_id, found, now))
+
+
+def _second_root(tree: WitnessedTree, stated: Checkpoint, first: str, second: str, how: str) -> NewFinding:
+    detail = (
+        f"{tree.origin} has two roots at size {stated.size}: {how} {stated.root.hex()}, and a note with another one was"
+        " kept before"
+    )
+    return NewFinding(tree.origin, tree.node, FindingKind.FORK, stated.size, stated.size, first, second, detail)
 
 
 def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -> Decision:
@@ -303,11 +318,16 @@ def compare_notes(conn: Connection, topic_id: int, group: str, notes: Sequence[s
             tree = find_witnessed(conn, topic_id, str(stated.origin)) if stated.origin.group == group else None
             if tree is None or (stated.size, stated.root) == (tree.size, tree.root):
                 continue
-            if stated.size != tree.size and has_pending(conn, topic_id, tree.origin):
+            differs = stated.size != tree.size
+            first = find_second_root(conn, topic_id, stated, tree.key) if differs else ""
+            if differs and not first and has_pending(conn, topic_id, tree.origin):
                 continue
             open_checkpoint(note, tree.key)
         except HistoryError:
             continue  # it proves nothing, also not about its teller, which may have it from another node
+        if first:
+            found.append(_second_root(tree, stated, first, text, f"{teller} holds"))
+            continue
         detail = f"{teller} holds {stated.size} leaves of {tree.origin}, this node {tree.size}"
         if stated.size == tree.size:
             detail = (

@@ -149,6 +149,32 @@ async def test_a_larger_tree_that_does_not_continue_the_held_one_is_a_fork(witne
     assert await witness.cosigned(honest.grow("z").offer(3)) == 4, "the tree it holds is cosigned as before"
 
 
+async def test_a_fork_at_two_sizes_is_proven_to_others_as_soon_as_one_size_has_two_roots(witness: WitnessLog) -> None:
+    honest, forked = GrowingTree().grow("x", "y"), GrowingTree().grow("x", "other", "z")
+    await witness.cosigned(honest.offer())
+    assert await witness.refused(forked.offer(3)) == "forked"
+    decision = await witness.offer(honest.grow("z").offer(3))
+    assert (decision.error, decision.findings) == (None, (FindingKind.FORK,))
+    assert await witness.found() == [("fork", 3, 4), ("fork", 4, 4)]
+    finding = (await witness.log.database.read(read_findings, witness.topic))[1]
+    file = ForkFile((read_note(finding.note.encode()), read_note(finding.other_note.encode())))
+    assert check_fork(file.encode(), [honest.signer.key]).first.size == 4
+    assert (await witness.offer(honest.offer(4))).findings == (), "it is found once"
+
+
+async def test_two_sizes_that_wait_for_a_proof_are_a_fork_once_one_size_has_two_roots(witness: WitnessLog) -> None:
+    honest, forked = GrowingTree().grow("x", "y", "z"), GrowingTree().grow("x", "other", "z", "more")
+    await witness.cosigned(honest.offer(size=3))
+    assert await witness.hear(forked.note(4)) == ()
+    assert (await witness.offer(honest.offer(3))).findings == (FindingKind.FORK,)
+    assert await witness.found() == [("fork", 4, 4)]
+    assert await witness.log.database.read(read_pending, witness.topic, "a") == []
+    assert await witness.hear(forked.note(5)) == (), "a size that was seen once waits for its proof"
+    other = GrowingTree().grow("x", "third", "z", "more")
+    assert await witness.hear(other.note(5)) == (FindingKind.FORK,)
+    assert await witness.found() == [("fork", 4, 4), ("fork", 5, 5)]
+
+
 async def test_of_two_racing_offers_one_is_cosigned(witness: WitnessLog) -> None:
     tree = GrowingTree().grow("x", "y")
     await witness.cosigned(tree.offer(size=1))
