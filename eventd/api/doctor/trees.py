@@ -74,7 +74,9 @@ def check_trees(facts: Sequence[GroupTrees], now: int, *, running: bool) -> Iter
                 f"{counted(one.unsealed, 'leaf', 'leaves')} of {one.present.origin} in no checkpoint, the first for"
                 f" {format_duration(waited // SECOND * SECOND)}; the last checkpoint has size {one.present.size}"
             )
-            remedy = "see the log of the node; after a start, a node signs nothing before a peer has answered"
+            remedy = (
+                "see the log of the node; after a start, a node signs nothing before a peer or the lake has answered"
+            )
             yield Check(name, CheckStatus.WARN, "history-unsealed", detail, remedy, group=one.group)
         if one.damaged is not None and now - one.present.opened_at < DAMAGE_SHOWN:
             detail = (
