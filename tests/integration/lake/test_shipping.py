@@ -19,7 +19,11 @@ from eventd.lake.reader import TroubleKind, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.log.cursors.cursors import Cursor, read_cursors
+from eventd.log.history.trees import find_open_tree
+from eventd.log.witnesses.findings import read_findings
+from eventd.store.engine.head_file import forget_head
 from eventd.testing import until
+from federation.history.entries import OpeningReason, read_opening_entry
 from tests.integration.conftest import MakeSites
 from tests.support.child_processes import children
 from tests.support.shipped import files, rows, state, survey_lake
@@ -171,6 +175,44 @@ async def test_a_restored_copy_begins_ranges_of_its_own(sites: MakeSites, tmp_pa
     assert [(one.kind, one.epoch) for one in found.troubles] == [(TroubleKind.EPOCHS, second)]
     at = {(s.manifest.epoch, s.after, s.upto) for s in found.segments if s.place.book is Ledger.EVENTS}
     assert at == {(first, 0, 1), (first, 1, 2), (second, 1, 2)}
+
+
+async def test_a_node_without_peers_learns_from_its_lake_that_its_database_is_an_older_copy(
+    sites: MakeSites, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    (a,) = sites("site-a")
+    await a.start(**ship_to(lake))
+    await a.join(history={"mode": "record"})
+
+    async def sealed(size: int) -> None:
+        async def is_shipped() -> bool:
+            return any(row["size"] == size for row in await shipped(lake, Ledger.HISTORY, 1))
+
+        await until(is_shipped, f"a checkpoint of {size} leaves in the lake", seconds=30)
+
+    await a.emit("e1")
+    await sealed(2)
+    copy = a.back_up()
+    await a.emit("e2")
+    await sealed(3)
+    await a.stop()
+    a.restore(copy)
+    forget_head(a.file)  # as on another machine: only the lake knows what was signed
+    await a.start(**ship_to(lake))
+    log = a.running.log
+    topic = await log.topic("group:edge")
+
+    async def is_known() -> bool:
+        return [one.kind for one in await log.database.read(read_findings, topic)] == ["older_copy"]
+
+    await until(is_known, "the lake to be read", seconds=30)
+
+    async def is_new() -> bool:
+        tree = await log.database.read(find_open_tree, topic)
+        return tree is not None and read_opening_entry(tree.opening).opening.reason is OpeningReason.EPOCH
+
+    await until(is_new, "a tree of the new epoch")
 
 
 async def test_a_lake_that_is_away_holds_the_books_and_nothing_else(sites: MakeSites, tmp_path: Path) -> None:
