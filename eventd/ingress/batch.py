@@ -11,6 +11,7 @@ from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.topic_row import require_in_use
 from eventd.log.core.units import require_room
 from eventd.log.core.values import AppendResult, Drafts, Outcome
+from eventd.log.history.hints import keep_hints
 from eventd.store.rows.links import (
     StoredMark,
     count_links,
@@ -26,6 +27,7 @@ from eventd.store.rows.links import (
 )
 from federation.errors import BatchConflict
 from federation.event import from_micros
+from federation.history.leaf_hints import LeafPlace
 from federation.ranges import Mark, Step, follow
 from federation.returned import encode_positions
 from federation.wire import BatchHeader, Receipt, Refusal, encode_json
@@ -44,6 +46,7 @@ class VerifiedBatch:
     """A verified batch to store: its acceptable lines as `drafts`, and their `positions` at the sender, in parallel.
 
     `refused` are the lines that are not acceptable, which have no draft. `keep_nonce_until` is in microseconds.
+    `leaves`: where the events have their leaves, as the sender states without a signature.
     """
 
     header: BatchHeader
@@ -54,6 +57,7 @@ class VerifiedBatch:
     positions: Sequence[int]
     drafts: Drafts
     refused: Sequence[Refusal]
+    leaves: Sequence[LeafPlace] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,16 @@ class StoreBatch:
             positions=encode_positions(batch.positions) if accepted == len(batch.positions) and not refused else "",
         )
         self._move_mark(tx)
+        if batch.leaves and accepted:
+            self._keep_hints(tx, appended, accepted)
         return StoreResult(receipt, accepted, duplicates, refused, repeated=False, stored_at=appended.positions)
+
+    def _keep_hints(self, tx: Transaction, appended: AppendResult, accepted: int) -> None:
+        sent, stored = self._batch.positions, appended.positions
+        if accepted < len(sent):
+            fresh = [at for at, one in enumerate(appended.outcomes) if one in (Outcome.NEW, Outcome.REFRESH)]
+            sent, stored = [sent[at] for at in fresh], [stored[at] for at in fresh]
+        keep_hints(tx.conn, self.topic_id, self._batch.leaves, sent, stored)
 
     def _conflicts(self, appended: AppendResult) -> list[Refusal]:
         if not appended.count(Outcome.CONFLICT):

@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from eventd.errors import EventdError, Full
 from eventd.ingress.admission import admit_v1, drafts_of
@@ -44,6 +44,7 @@ from federation.batch import read_batch
 from federation.compare import QUESTION_BYTES
 from federation.errors import Conflict, MessageError, NoSigningKey, NotFound, TooLarge, V1Refused, WrongCertificate
 from federation.history.exchange import HISTORY_QUESTION_BYTES
+from federation.history.leaf_hints import read_places
 from federation.keys import Key, KeyRing
 from federation.peers import (
     ANY,
@@ -115,6 +116,13 @@ class HistoryAnswerer(Protocol):
     async def answer(self, request: VerifiedRequest, body: bytes) -> bytes:
         """Return the encoded answer to a question. Raises `MessageError`."""
         ...
+
+
+class BatchHints(NamedTuple):
+    """What a sender says of a batch without a signature: never a reason for a decision."""
+
+    trace: BatchTrace
+    leaves: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +262,7 @@ class PeerIngress:
         address: str = "",
         mismatch: Mismatch = any_node,
         trace: BatchTrace = UNTRACED,
+        leaves: str = "",
     ) -> PeerAnswer:
         """Answer a batch, a mark query, or a question for events or links.
 
@@ -262,7 +271,7 @@ class PeerIngress:
         `declared` is the Content-Length. `read` reads the body, and is called only after the head is verified;
         it raises `MessageError` when the body cannot be read and `TooLarge` beyond the limit. `address` is the
         sender's, for the log; `mismatch` compares the connection's certificate with a node. `trace` is what the
-        sender says of the traces of a batch.
+        sender says of the traces of a batch, and `leaves` of the leaves of its events.
         """
 
         def sender() -> Sender:
@@ -287,7 +296,7 @@ class PeerIngress:
             return self._unproven(error, self._claimed_by(verified), sender)
         else:
             self._metrics.verified(self.config.name, "v2")
-            status, response = await self._effect(verified, body, sender, trace)
+            status, response = await self._effect(verified, body, sender, BatchHints(trace, leaves))
             proven = status == 200
         signed = sign_answer(verified, status, response, key, now=self._log.clock.now())
         takes = _TAKES if isinstance(verified.header, BatchHeader) else {}
@@ -336,12 +345,12 @@ class PeerIngress:
         return PeerAnswer(status, {"Content-Type": JSON_TYPE}, told)
 
     async def _effect(
-        self, verified: VerifiedRequest, body: bytes, sender: Callable[[], Sender], trace: BatchTrace
+        self, verified: VerifiedRequest, body: bytes, sender: Callable[[], Sender], hints: BatchHints
     ) -> tuple[int, bytes]:
         header = verified.header
         try:
             if isinstance(header, BatchHeader):
-                told = await self._store(verified, header, body, trace)
+                told = await self._store(verified, header, body, hints)
                 self._alive(verified)
                 return 200, told
             if isinstance(header, HistoryQuery) and self.history is None:
@@ -371,7 +380,7 @@ class PeerIngress:
         self._nonces.remember(verified)
         self._metrics.alive(self.config.name, verified.header.from_node)
 
-    async def _store(self, verified: VerifiedRequest, header: BatchHeader, body: bytes, trace: BatchTrace) -> bytes:
+    async def _store(self, verified: VerifiedRequest, header: BatchHeader, body: bytes, hints: BatchHints) -> bytes:
         lines, refused = read_batch(body, header, verified.key, self._limits())
         batch = VerifiedBatch(
             header,
@@ -382,9 +391,10 @@ class PeerIngress:
             lines.positions,
             drafts_of(lines, header.from_node, verified.key.id),
             refused,
+            read_places(hints.leaves),
         )
         if tracing.on:
-            with receiving(batch, trace) as note:
+            with receiving(batch, hints.trace) as note:
                 stored = note(await self._in_order(batch, len(body)))
         else:
             stored = await self._in_order(batch, len(body))

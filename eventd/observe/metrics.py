@@ -180,6 +180,11 @@ class Metrics:
             "Answers of peers to offered checkpoints: cosigned, or why not.",
             *("group", "peer", "result"),
         )
+        self._history_pulls = self._counter(
+            "history_tile_pulls_total",
+            "Answers of peers with tiles of trees that this node relays: stored, or refused.",
+            *("group", "peer", "result"),
+        )
         self._history_ages = self._gauge(
             "history_witnessed_age_seconds",
             "How long a peer has not cosigned what was signed; 0: it has cosigned the last checkpoint.",
@@ -396,6 +401,10 @@ class Metrics:
     def history_cosigned(self, group: str, peer: str, result: str) -> None:
         """Count the answer of a peer to an offered checkpoint."""
         self._history_cosignatures.labels(group, peer, result).inc()
+
+    def history_pulled(self, group: str, peer: str, result: str) -> None:
+        """Count the answer of a peer that was asked for tiles."""
+        self._history_pulls.labels(group, peer, result).inc()
 
     def history_witnessed(self, group: str, ages: Mapping[str, float]) -> None:
         """Set for how many seconds each peer has not cosigned what was signed; others have no gauge."""

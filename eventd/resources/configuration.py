@@ -142,6 +142,10 @@ class GroupConfig:
     history_pins: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
     """The declared keys of the histories of other nodes, by node and kind (`log`, `witness`)."""
 
+    def relays(self, node: str) -> bool:
+        """Return whether this node passes on to other peers what a node admits."""
+        return any(peer.relay and peer.node_name != node for peer in self.peers.values())
+
     def same_but_peers(self, other: GroupConfig) -> bool:
         """Return whether both are equal apart from their peers."""
         return replace(self, peers={}) == replace(other, peers={})

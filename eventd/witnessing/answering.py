@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from eventd.log.history.relayed import answer_tiles
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, tile_reader
 from eventd.log.witnesses.cosignatures import prove_consistency
 from eventd.log.witnesses.witnessed import OfferFrom, decide, read_news
@@ -21,6 +22,7 @@ from federation.history.exchange import (
     KeysAnswer,
     KeysQuestion,
     OpeningProof,
+    TilesQuestion,
     WitnessAnswer,
     WitnessQuestion,
     encode_history,
@@ -56,6 +58,9 @@ class HistoryAnswers:
                 return encode_history(await self._cosign(request, question))
             if isinstance(question, KeysQuestion):
                 return encode_history(await self._show_keys(node, question))
+            if isinstance(question, TilesQuestion):
+                log = self._witness.log
+                return encode_history(await log.database.read(answer_tiles, self._witness.topic_id, question))
             return encode_history(await self._prove(question))
         finally:
             self._at_work.discard(node)

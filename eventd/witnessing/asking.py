@@ -20,6 +20,7 @@ from federation.history.exchange import (
     ConsistencyAnswer,
     HistoryQuestion,
     KeysAnswer,
+    TilesAnswer,
     WitnessAnswer,
     encode_history,
     read_history_answer,
@@ -29,7 +30,7 @@ from federation.keys import Algorithm, Key, KeyRing
 from federation.signing import sign_request, verify_answer
 from federation.wire import ErrorAnswer, HistoryQuery, read_error
 
-R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer)
+R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer)
 
 ANSWER_SECONDS: Final = 10.0
 """How long a peer may take to answer."""

@@ -29,6 +29,8 @@ class WitnessMetrics(Protocol):
 
     def history_cosigned(self, group: str, peer: str, result: str) -> None: ...
 
+    def history_pulled(self, group: str, peer: str, result: str) -> None: ...
+
     def history_found(self, group: str, kind: str) -> None: ...
 
 
@@ -92,6 +94,10 @@ class GroupWitness:
     def is_declared(self, node: str) -> bool:
         """Return whether a node is a declared peer of the group."""
         return any(peer.node_name == node for peer in self.config().peers.values())
+
+    def relays(self, node: str) -> bool:
+        """Return whether this node passes on to others what a node admits."""
+        return self.config().relays(node)
 
     def pins(self) -> Pins:
         """Return the declared keys of other nodes."""

@@ -29,6 +29,7 @@ from eventd.runtime.clock import SECOND
 from eventd.runtime.supervisor import KeepTask
 from eventd.witnessing.asking import BUSY, INVALID, OLDER, UNREACHABLE, HistoryAsker, HistoryUntold
 from eventd.witnessing.group_witness import GroupWitness
+from eventd.witnessing.pulling import TilePulling
 from federation.errors import HistoryError, KeyChanged, ProofMismatch
 from federation.history.checkpoints import read_checkpoint
 from federation.history.cosignatures import cosignature_times
@@ -74,6 +75,7 @@ class Offering:
         self._failures = 0
         self._told_upto = 0  # the time of the newest note of another tree that the peer has
         self._proofs_at = 0.0
+        self._pulling = TilePulling(witness, peer, asker)
         self._grown: asyncio.Future[None] | None = None
 
     def grown(self) -> None:
@@ -102,6 +104,7 @@ class Offering:
                 self._key = await self._introduce()
             more = await self._offer(self._key)
             await self._ask_for_proofs()
+            more = await self._pulling.pull() or more
         except HistoryUntold as untold:
             return self._pause(untold)
         except KeyChanged as error:

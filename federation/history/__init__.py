@@ -10,6 +10,7 @@ cosignatures what a witness adds to a checkpoint (C2SP tlog-cosignature)
 entries      the leaves of a tree: events, and the opening entry at index 0
 witnessing   what a witness checks before it cosigns, and what it knows of the keys of others
 exchange     the questions of `POST /v2/history` and their answers
+leaf_hints   the header `Eventd-Leaves`: where the events of a batch have their leaves
 fork_file    two signed states of one tree that contradict each other, as one file, and the check of it
 policy       the keys that a verifier knows, and which witnesses must have cosigned (C2SP tlog-policy)
 proof_file   one event with all that proves it, as one file, and the check of it (C2SP tlog-proof inside)

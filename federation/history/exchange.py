@@ -9,9 +9,11 @@ from msgspec import Meta, Struct
 
 from federation.errors import BadAnswer, Malformed, MalformedHistory
 from federation.history.entries import OPENING_ENTRY
-from federation.history.forms import read_hash, write_base64
+from federation.history.forms import read_base64, read_hash, write_base64
 from federation.history.merkle import MAX_SIZE
 from federation.history.notes import MAX_NOTE, NoteSignature, read_note
+from federation.history.tiles import TILE_WIDTH, TileAddress
+from federation.history.tiles import read_hashes as read_tile
 from federation.history.witnessing import Offer
 
 HISTORY_QUESTION_BYTES: Final = 1 << 20
@@ -25,10 +27,14 @@ MOST_NOTES: Final = 64
 MOST_NOTE_BYTES: Final = 512 << 10
 """Maximum bytes of the notes of other trees in a message that this program sends."""
 
+MOST_TILES: Final = 64
+"""Maximum tiles in an answer: 699 KB of base64."""
+
 _Note = Annotated[str, Meta(max_length=MAX_NOTE)]
 _Notes = Annotated[tuple[_Note, ...], Meta(max_length=MOST_NOTES)]
 _Hash = Annotated[str, Meta(max_length=44)]
 _Hashes = Annotated[tuple[_Hash, ...], Meta(max_length=MOST_PROOF)]
+_Tile = Annotated[str, Meta(max_length=10_924)]
 _Size = Annotated[int, Meta(ge=0, le=MAX_SIZE)]
 
 
@@ -68,7 +74,21 @@ class ConsistencyQuestion(Struct, frozen=True, kw_only=True, tag_field="ask", ta
     size: Annotated[int, Meta(ge=1, le=MAX_SIZE)]
 
 
-HistoryQuestion = WitnessQuestion | KeysQuestion | ConsistencyQuestion
+class TilesQuestion(Struct, frozen=True, kw_only=True, tag_field="ask", tag="tiles"):
+    """Asks for the tiles of level 0 of a tree of this `size`, from number `first` on, at most `count`."""
+
+    tree: Annotated[str, Meta(max_length=512)]
+    first: Annotated[int, Meta(ge=0, le=MAX_SIZE // TILE_WIDTH)]
+    count: Annotated[int, Meta(ge=1, le=MOST_TILES)]
+    size: Annotated[int, Meta(ge=1, le=MAX_SIZE)]
+
+    @property
+    def end(self) -> int:
+        """The number of leaves up to the end of the tiles."""
+        return min((self.first + self.count) * TILE_WIDTH, self.size)
+
+
+HistoryQuestion = WitnessQuestion | KeysQuestion | ConsistencyQuestion | TilesQuestion
 
 
 class WitnessAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,7 +117,18 @@ class ConsistencyAnswer(Struct, frozen=True):
     proof: _Hashes
 
 
-HistoryReply = WitnessAnswer | KeysAnswer | ConsistencyAnswer
+class TilesAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The hashes of tiles, with the consistency proof from the size at their end to the size of the question.
+
+    `opening`: with the first tile, the note of the tree's opening entry.
+    """
+
+    tiles: Annotated[tuple[_Tile, ...], Meta(max_length=MOST_TILES)]
+    proof: _Hashes = ()
+    opening: _Note = ""
+
+
+HistoryReply = WitnessAnswer | KeysAnswer | ConsistencyAnswer | TilesAnswer
 
 _QUESTIONS: Final = msgspec.json.Decoder(HistoryQuestion)
 
@@ -117,7 +148,7 @@ def read_history_question(body: bytes) -> HistoryQuestion:
     return question
 
 
-R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer)
+R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer)
 
 
 def read_history_answer(body: bytes, kind: type[R]) -> R:
@@ -155,6 +186,23 @@ def write_hashes(hashes: tuple[bytes, ...]) -> tuple[str, ...]:
 def read_hashes(texts: tuple[str, ...], what: str) -> tuple[bytes, ...]:
     """Return the hashes of a proof. Raises MalformedHistory."""
     return tuple(read_hash(text, f"hash {number} of {what}") for number, text in enumerate(texts, 1))
+
+
+def read_leaves(answer: TilesAnswer, question: TilesQuestion) -> list[bytes]:
+    """Return the leaf hashes of an answer, of which nothing is proven yet. Raises MalformedHistory.
+
+    There must be as many as the question asks for, so that each answer gets the asking node further.
+    """
+    numbers = range(question.first, -(-question.end // TILE_WIDTH))
+    if len(answer.tiles) != len(numbers):
+        raise MalformedHistory(
+            f"the answer has {len(answer.tiles)} tiles of {question.tree}, not {len(numbers)}", reason="tiles"
+        )
+    found = list[bytes]()
+    for number, text in zip(numbers, answer.tiles, strict=True):
+        address = TileAddress(0, number, min(question.end - number * TILE_WIDTH, TILE_WIDTH))
+        found += read_tile(read_base64(text, address.path()), address)
+    return found
 
 
 def read_cosignature(line: str, text: str) -> NoteSignature:

@@ -6,14 +6,22 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventd.api.doctor.report import Check, CheckStatus
 from eventd.api.framework.moments import show_time
 from eventd.groups.lookup import read_group_topic
 from eventd.log.core.head import read_head
 from eventd.log.core.scan import scan
-from eventd.log.history.trees import Tree, find_open_tree, read_next_leaf, read_trees
+from eventd.log.history.trees import (
+    Tree,
+    find_open_tree,
+    find_tree_of,
+    read_checkpoint_of,
+    read_next_leaf,
+    read_trees,
+)
+from eventd.log.witnesses.witnessed import read_of
 from eventd.resources.configuration import GroupConfig
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
@@ -23,16 +31,30 @@ from eventd.witnessing.node_keys import KEY_FILE
 
 SEALED_WITHIN: Final = 60 * SECOND
 """How long a record may wait for a checkpoint before the check warns (microseconds)."""
+PULLED_WITHIN: Final = 600 * SECOND
+"""How long a node that relays may lack tiles before the check warns (microseconds)."""
 DAMAGE_SHOWN: Final = 7 * DAY
 """For how long the end of a damaged tree is reported."""
+
+
+class TilesBehind(NamedTuple):
+    """A tree of another node whose events this one relays: it has the hashes of `kept` of the `witnessed` leaves.
+
+    `since`: when it last had all of them, or else when the tree was opened.
+    """
+
+    origin: str
+    kept: int
+    witnessed: int
+    since: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTrees:
     """The trees of a group. `unsealed`: how many leaves are in no checkpoint; `waiting_since`: since when the first is.
 
-    `damaged` is the tree that the present one follows, if it ended because of damage; `opened_at`: that of the present
-    one.
+    `damaged` is the tree that the present one follows, if it ended because of damage. `behind`: trees of other nodes of
+    which tiles are missing.
     """
 
     group: str
@@ -40,14 +62,16 @@ class GroupTrees:
     unsealed: int = 0
     waiting_since: int | None = None
     damaged: Tree | None = None
+    behind: Sequence[TilesBehind] = ()
 
 
 def read_group_trees(conn: Connection, groups: Sequence[GroupConfig]) -> list[GroupTrees]:
     """Return the trees of the groups that keep a history."""
-    return [_read(conn, group.name) for group in groups if group.keeps_history]
+    return [_read(conn, group) for group in groups if group.keeps_history]
 
 
-def _read(conn: Connection, group: str) -> GroupTrees:
+def _read(conn: Connection, config: GroupConfig) -> GroupTrees:
+    group = config.name
     topic = read_group_topic(conn, group)
     present = find_open_tree(conn, topic.id)
     if present is None:
@@ -56,7 +80,19 @@ def _read(conn: Connection, group: str) -> GroupTrees:
     first = next((block.recorded_at for block in own if block.tree == present.id), None)
     before = next((tree for tree in read_trees(conn, topic.id) if tree.id < present.id), None)
     damaged = before if before is not None and before.trouble else None
-    return GroupTrees(group, present, read_next_leaf(conn, topic.id) - present.size, first, damaged)
+    nodes = [peer.node_name for peer in config.peers.values() if config.relays(peer.node_name)]
+    behind = [one for node in nodes for one in _read_behind(conn, topic.id, node)]
+    return GroupTrees(group, present, read_next_leaf(conn, topic.id) - present.size, first, damaged, behind)
+
+
+def _read_behind(conn: Connection, topic_id: int, node: str) -> Iterator[TilesBehind]:
+    """Yield the tree that a node opened last, if tiles of it are missing here; the earlier ones grow no more."""
+    for held in read_of(conn, topic_id, node)[:1]:
+        tree = find_tree_of(conn, topic_id, held.origin)
+        last = None if tree is None else read_checkpoint_of(conn, tree.id)
+        kept = 0 if tree is None else tree.size
+        if kept < held.size:
+            yield TilesBehind(held.origin, kept, held.size, held.opened_at if last is None else last.signed_at)
 
 
 def check_trees(facts: Sequence[GroupTrees], now: int, *, running: bool) -> Iterator[Check]:
@@ -78,6 +114,8 @@ def check_trees(facts: Sequence[GroupTrees], now: int, *, running: bool) -> Iter
                 "see the log of the node; after a start, a node signs nothing before a peer or the lake has answered"
             )
             yield Check(name, CheckStatus.WARN, "history-unsealed", detail, remedy, group=one.group)
+        if running:
+            yield from _check_behind(one, now)
         if one.damaged is not None and now - one.present.opened_at < DAMAGE_SHOWN:
             detail = (
                 f"{one.damaged.origin} ended at size {one.damaged.size}, at {show_time(one.present.opened_at)}:"
@@ -85,6 +123,19 @@ def check_trees(facts: Sequence[GroupTrees], now: int, *, running: bool) -> Iter
             )
             remedy = "find out who changed the database, or which disk fails; compare it with a backup"
             yield Check(name, CheckStatus.WARN, "history-damaged", detail, remedy, group=one.group)
+
+
+def _check_behind(facts: GroupTrees, now: int) -> Iterator[Check]:
+    for tree in facts.behind:
+        if now - tree.since > PULLED_WITHIN:
+            detail = (
+                f"this node relays events of {tree.origin} and has the hashes of {tree.kept} of its {tree.witnessed}"
+                f" witnessed leaves, for {format_duration((now - tree.since) // SECOND * SECOND)}: it cannot prove the"
+                " others"
+            )
+            remedy = "see the log of the node for `history tiles refused`; a peer of an earlier release sends none"
+            name = f"{facts.group} history"
+            yield Check(name, CheckStatus.WARN, "history-tiles-behind", detail, remedy, group=facts.group)
 
 
 def check_key_file(folder: Path) -> list[Check]:

@@ -20,6 +20,7 @@ from eventd.tls.transport import client_certificate
 from eventd.tracing import tracing
 from eventd.tracing.contexts import read_batch_trace
 from federation.errors import TooLarge, V1Refused
+from federation.history.leaf_hints import LEAVES
 from federation.peers import (
     EVENTS_PATH,
     HISTORY_PATH,
@@ -138,6 +139,7 @@ async def _v2(
         request.remote or "",
         mismatch_of(request.transport, ingress.config),
         read_batch_trace(request.headers) if tracing.on and tracing.trusts_hints else UNTRACED,
+        request.headers.get(LEAVES, "") if ingress.config.keeps_history else "",
     )
     if answer.key_id:
         limiter.trust(request.transport, answer.key_id)

@@ -36,7 +36,9 @@ TreeOption = Annotated[
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    return "damaged" if row["damage"] else "open" if row["open"] else "ended"
+    if row["damage"] or row["relayed"]:
+        return "damaged" if row["damage"] else "relayed"
+    return "open" if row["open"] else "ended"
 
 
 @connected
@@ -44,7 +46,12 @@ def _state(row: Mapping[str, Any]) -> str:
 async def status(session: Session, group: GroupsOption = "") -> None:
     """List the trees of groups, the newest first of each."""
     groups = (await session.call("history.status", group=group))["groups"]
-    rows = [{"group": one["group"], **tree} for one in groups for tree in one["trees"]]
+    rows = [
+        {"group": one["group"], "relayed": kind == "relayed", **tree}
+        for one in groups
+        for kind in ("trees", "relayed")
+        for tree in one.get(kind, ())  # a node of an earlier release names none that it relays
+    ]
     session.out.rows(TREES, rows, name=lambda row: str(row["origin"]))
     if session.out.is_table and not rows:
         note("note: no group keeps a history; set history.mode: record in an EventGroup")

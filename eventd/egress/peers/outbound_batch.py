@@ -66,9 +66,10 @@ class OutboundLines(Sequence[OutboundLine]):
 
 @dataclass(frozen=True, slots=True)
 class PeerBatch(OutboundBatch):
-    """An outbound batch whose records are lines for a peer."""
+    """An outbound batch whose records are lines for a peer. `leaves`: their leaves, as the header `Eventd-Leaves`."""
 
     records: OutboundLines
+    leaves: str = ""
 
     def picked(self, upto: int) -> list[int]:
         """Return, in order, the positions up to `upto` that a repair sends or leaves out: its ledger row lists them."""

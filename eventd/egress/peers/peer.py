@@ -9,6 +9,7 @@ from typing import Protocol
 
 from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult, Rewind
 from eventd.egress.peers.budget import Allowance, Budget
+from eventd.egress.peers.leaf_hints import LeafHints
 from eventd.egress.peers.outbound_batch import OutboundLines, PeerBatch
 from eventd.egress.peers.push_v1 import PAGE, V1, PushV1
 from eventd.egress.peers.push_v2 import V2, Link, PushV2, V2Unsupported, impossible_mark
@@ -90,6 +91,7 @@ class PeerSink:
         )
         self._protocol = "" if peer.protocol == "auto" else peer.protocol
         self._room = Allowance(dependencies.budget, peer.batch_bytes)
+        self._leaves = LeafHints()
         self._opened = False
         self._primed = False
         self._fresh = False  # the peer has no mark that a range could continue
@@ -131,6 +133,8 @@ class PeerSink:
             return page.without_lines()
         page = page if self._room.keep(len(page.body)) else page.unread(after)
         self._room.is_in_step = not page.full
+        if self._group.keeps_history and page.count and self._protocol == V2:
+            return replace(page, hints=await self._leaves.hints_of(log, cursor.topic_id, page, after, own=self.own))
         return page
 
     async def open(self, cursor: Cursor, page: WirePage) -> OpenResult:
@@ -194,7 +198,8 @@ class PeerSink:
         self._room.carry()
         after, lost = self._begin(page, after)
         lines, head = OutboundLines(page.body, page.count, page.oldest, page.form), page.head
-        return PeerBatch(after, page.upto, head.epoch, head.incarnation, lines, page.exceptions, lost, attempts, bare)
+        begin = (after, page.upto, head.epoch, head.incarnation)
+        return PeerBatch(*begin, lines, page.exceptions, lost, attempts, bare, page.hints)
 
     def _must_report_gap(self, page: WirePage, after: int) -> bool:
         """Return whether an empty batch must report records that retention evicted before the peer had them.

@@ -32,6 +32,7 @@ from eventd.tracing import tracing
 from eventd.tracing.contexts import NO_TRACE, trace_headers
 from federation.errors import BadAnswer, NoSigningKey
 from federation.event import micros, new_event_id
+from federation.history.leaf_hints import LEAVES
 from federation.keys import KeyRing
 from federation.peers import RUNS_TYPE, STATUS
 from federation.ranges import Mark, Range
@@ -151,7 +152,8 @@ class PushV2:
         # The longest receipt refuses every line with its id, perhaps with more escapes than this program uses.
         most = MAX_ANSWER + 2 * len(body) + REFUSAL * len(outbound.records)
         trace = self._trace(outbound) if tracing.on else NO_TRACE
-        signed, answer, key_id = await self._send(header, body, most, trace)
+        hints = {**trace, LEAVES: outbound.leaves} if outbound.leaves else trace
+        signed, answer, key_id = await self._send(header, body, most, hints)
         if answer.status == 415 and header.form == RUNS_TYPE:  # another program answers there by now, or a proxy
             self.takes_runs, self._refuses_runs = False, True
             return await self.push(replace(outbound, records=outbound.records[:]))
@@ -194,7 +196,7 @@ class PushV2:
     # --- sending ----------------------------------------------------------------------------------------------
 
     async def _send(
-        self, header: LinkQuery, body: bytes, most: int, trace: Mapping[str, str] = NO_TRACE
+        self, header: LinkQuery, body: bytes, most: int, hints: Mapping[str, str] = NO_TRACE
     ) -> tuple[SignedRequest, Answer, str]:
         try:
             key = self._ring().signer(self._link.node)
@@ -202,7 +204,7 @@ class PushV2:
             raise LinkError("no_signing_key", error.message) from None
         nonce = self._random(16).hex()
         signed = sign_request(header, body, key, now=self._clock.now(), nonce=nonce, window=self._link.window)
-        headers = {**trace, **signed.headers, "Accept-Encoding": "identity"}
+        headers = {**hints, **signed.headers, "Accept-Encoding": "identity"}
         url = self._link.endpoint + header.path
         link = self._link
         answer = await self._transport.post(

@@ -25,7 +25,7 @@ from federation.history.checkpoints import read_checkpoint, read_origin
 from federation.history.notes import read_note
 from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, read_hashes
 
-_TREES: Final = "SELECT id, topic_id, origin, opening, opened_at, size, position FROM trees"
+_TREES: Final = "SELECT id, topic_id, origin, opening, opened_at, size, position FROM trees WHERE epoch <> ''"
 _OPEN: Final = (
     "SELECT topics.id, trees.origin, topics.next_leaf > trees.size, trees.position, topics.evicted_position"
     " FROM topics JOIN trees ON trees.id = topics.tree"
@@ -51,7 +51,7 @@ class _Tree(NamedTuple):
 
 def read_tree_names(conn: Connection) -> dict[int, str]:
     """Return the id that each tree has in ledgers, by its id in the database."""
-    return {row[0]: read_origin(row[1]).tree for row in fetch(conn, "SELECT id, origin FROM trees")}
+    return {row[0]: read_origin(row[1]).tree for row in fetch(conn, "SELECT id, origin FROM trees WHERE epoch <> ''")}
 
 
 def read_open_trees(conn: Connection) -> dict[int, str]:

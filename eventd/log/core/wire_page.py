@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, repeat
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from eventd.log.core.blocks import Block, names, unpack
 from eventd.log.core.pages import LOOKED_AT, PASSED_OVER, PageRange, cost_of, read_page_range
@@ -90,6 +90,17 @@ class PeerFilter:
         return self.selection.matches(record) and not self.hindrance(record, now)
 
 
+class PageLeaf(NamedTuple):
+    """From `position` on, the records of a page have the leaves from index `leaf` on of a tree of this node.
+
+    With leaf 0, they have none. `tree` is its number in the database.
+    """
+
+    position: int
+    leaf: int
+    tree: int
+
+
 @dataclass(frozen=True, slots=True)
 class WirePage:
     """A page for a peer: `body` is that of a v2 batch of `count` events, and `form` its content type.
@@ -97,7 +108,8 @@ class WirePage:
     `exceptions` are the positions of records that are meant for the peer but must not be sent, each with the reason;
     `oldest` is when the oldest event of the body was recorded, in microseconds, 0 without events. Everything up to the
     position `upto` was read; the page is `full` if a limit ended it, and there may be more. For `gaps` and `lost` see
-    `PageRange`.
+    `PageRange`. `leaves`: one for each place where leaves stop running with positions;
+    `hints`: these as they are sent.
     """
 
     body: bytes
@@ -110,6 +122,8 @@ class WirePage:
     full: bool
     head: Head
     lost: int
+    leaves: Sequence[PageLeaf] = ()
+    hints: str = ""
 
     def without_lines(self) -> WirePage:
         """Return the page without events to send."""
@@ -154,8 +168,10 @@ def fill_wire_page(
             upto, full = sheet.upto, True
             break
     body, form = sheet.body()
-    found = sheet.exceptions
-    return WirePage(body, form, sheet.count, sheet.oldest, found, ahead.gaps, upto, full, ahead.head, ahead.lost)
+    found, leaves = sheet.exceptions, sheet.leaves
+    return WirePage(
+        body, form, sheet.count, sheet.oldest, found, ahead.gaps, upto, full, ahead.head, ahead.lost, leaves
+    )
 
 
 @dataclass(slots=True)
@@ -191,6 +207,8 @@ class _PageBuilder:
     size: int = 0
     looked: int = 0
     is_full: bool = False
+    leaves: list[PageLeaf] = field(default_factory=list)
+    run: tuple[int, int] = (0, 0)
 
     @property
     def found(self) -> int:
@@ -237,9 +255,11 @@ class _PageBuilder:
                 self.size += record.size
             else:
                 self._add(record.position, record.path, 1, f"{record.body}\n")
+                self._note_leaf(record.position, block)
                 self._count(1, record.size, record.recorded_at)
 
     def _add_block(self, block: Block) -> None:
+        self._note_leaf(block.position, block)
         if block.path is not None:
             self._add(block.position, block.path, block.records, block.text)
         else:
@@ -254,6 +274,14 @@ class _PageBuilder:
             last.texts.append(text)
         else:
             self.runs.append(_Run(position, path, records, [text]))
+
+    def _note_leaf(self, position: int, block: Block) -> None:
+        """Note the leaf of a record of the block, unless it follows from that of the record before."""
+        shift = 0 if block.leaf is None else block.leaf - block.position
+        run = (0, 0) if block.tree is None else (block.tree, shift)
+        if run != self.run:
+            self.run = run
+            self.leaves.append(PageLeaf(position, position + shift if run[0] else 0, run[0]))
 
     def _count(self, records: int, size: int, recorded_at: int) -> None:
         self.count += records

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from eventd.errors import CheckFailed, Invalid
 from eventd.log.core.scan import blocks_at
+from eventd.log.history.hints import find_hint
+from eventd.log.history.relayed import find_relayed
 from eventd.log.history.trees import (
     StoredCheckpoint,
     Tree,
@@ -30,6 +32,7 @@ from federation.history.notes import read_note
 from federation.history.proof_file import LeafProof, ProofFile
 from federation.history.proofs import verify_consistency, verify_inclusion
 from federation.history.tiles import TileReader, consistency_proof, inclusion_proof, root_of
+from federation.loops import decode_path
 
 MOST_COMPARED: Final = 256
 """How many of the newest checkpoints are compared for the one with the most signatures."""
@@ -79,11 +82,7 @@ def find_leaf(conn: Connection, topic_id: int, position: int) -> EventLeaf:
         if part is None or part.has_empty:
             break
         if not part.own:
-            raise NotProven(
-                "the event entered the group at another node, and has its leaf in a tree of that node",
-                "other_node",
-                hint="prove it at the node where it was emitted: the path of the event begins there",
-            )
+            return _find_leaf_elsewhere(conn, topic_id, position, *next(part.entries()))
         if part.tree is None or part.leaf is None:
             raise NotProven(
                 "the event has no leaf: the group kept no history when it was stored",
@@ -92,6 +91,19 @@ def find_leaf(conn: Connection, topic_id: int, position: int) -> EventLeaf:
             )
         return EventLeaf(read_tree(conn, part.tree), part.leaf, part.bodies()[0])
     raise NotProven(f"the record at position {position} is not stored any more", "evicted")
+
+
+def _find_leaf_elsewhere(conn: Connection, topic_id: int, position: int, path: str, body: str) -> EventLeaf:
+    """Return the leaf of an event that another node admitted, if this one keeps the tiles. Raises NotProven."""
+    found = find_relayed(conn, topic_id, body, decode_path(path), find_hint(conn, topic_id, position))
+    if found is None:
+        raise NotProven(
+            "the event entered the group at another node, and no tile of a tree of that node has its leaf here",
+            "other_node",
+            hint="prove it at the node where it was emitted: the path of the event begins there; a node that relays"
+            " has the tiles a minute later",
+        )
+    return EventLeaf(*found, body)
 
 
 def prove_event(conn: Connection, leaf: EventLeaf, *, size: int | None = None, with_event: bool = True) -> ProofFile:

@@ -6,9 +6,10 @@ in a tile of level 2. The first tile of a tree stays, too, for the opening entry
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from eventd.log.history.trees import DAY, Tree, first_position, read_trees
+from eventd.log.history.trees import DAY, Tree, first_position, read_relayed_trees, read_trees
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from federation.history.merkle import HASH_SIZE
@@ -39,14 +40,24 @@ def find_surplus(conn: Connection, topic_id: int, limits: TileLimits, now: int) 
     """Return the oldest tiles of a group that are over a limit, up to one cut (two mebibytes); None if there are none.
 
     A tile goes when its events are not stored any more and were sealed 30 days and `max_age` ago, or when there are
-    too many bytes. In the first 30 days it stays for a witness that stands below it.
+    too many bytes. In the first 30 days it stays for a witness that stands below it. Trees of other nodes have the same
+    limits for themselves, so that what is relayed never costs this node its own proofs.
     """
-    trees = read_trees(conn, topic_id)[::-1]
+    for trees in (read_trees(conn, topic_id), read_relayed_trees(conn, topic_id)):
+        found = _find_surplus(conn, topic_id, trees[::-1], limits, now)
+        if found is not None:
+            return found
+    return None
+
+
+def _find_surplus(
+    conn: Connection, topic_id: int, trees: Sequence[Tree], limits: TileLimits, now: int
+) -> SurplusTiles | None:
     first = {tree.id: _first_tile(conn, tree) for tree in trees}
     over = sum((tree.size // TILE_WIDTH - first[tree.id]) * _TILE_BYTES for tree in trees) - limits.max_bytes
     for tree in trees:
         least = first[tree.id]
-        aged = min(_sealed_before(conn, tree, now - KEPT - (limits.max_age or 0)), _first_stored(conn, tree, topic_id))
+        aged = _aged(conn, tree, topic_id, limits, now)
         surplus = -(-over // _TILE_BYTES) + least if over > 0 else 0
         whole = -(-surplus // TILE_WIDTH) * CUT  # rounded up to a cut: else the limit would not be kept
         held = _held_for_witnesses(conn, tree, now - KEPT)
@@ -54,6 +65,17 @@ def find_surplus(conn: Connection, topic_id: int, limits: TileLimits, now: int) 
         if end > least:
             return SurplusTiles(tree.id, least, min(end, (least // TILE_WIDTH + 1) * TILE_WIDTH))
     return None
+
+
+def _aged(conn: Connection, tree: Tree, topic_id: int, limits: TileLimits, now: int) -> int:
+    """Return the size below which the events of a tree are not stored any more, and were sealed long enough ago.
+
+    Which events of another node are stored is not known: without an age at which they go, their tiles stay.
+    """
+    if not tree.epoch and limits.max_age is None:
+        return 0
+    before = _sealed_before(conn, tree, now - KEPT - (limits.max_age or 0))
+    return min(before, _first_stored(conn, tree, topic_id))
 
 
 def delete_tiles(conn: Connection, surplus: SurplusTiles) -> int:

@@ -1,16 +1,18 @@
 """Rows of trees, tiles and checkpoints.
 
 A topic names the tree in which its next own records get leaves. A tree is never continued after another one was opened.
+Trees of other nodes, of which a relay keeps the tiles, are rows without an epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute_many, fetch, for_update
+from eventd.store.engine.statements import execute_many, fetch, fetch_in, find_bytes, for_update
 from federation.errors import HistoryError, MalformedHistory
+from federation.history.checkpoints import read_origin
 from federation.history.entries import read_opening_entry
 from federation.history.merkle import HASH_SIZE
 from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, TileReader
@@ -25,6 +27,7 @@ class Tree(NamedTuple):
     """A tree. `size` and `position` are those of its last checkpoint: its leaves, and the record of the last one.
 
     `log_key` is the verifier key of its checkpoints. `trouble` says why none is signed any more; empty: nothing does.
+    A tree of another node has no `epoch`, `position` 0, and the `size` up to which its tiles were checked.
     """
 
     id: int
@@ -79,10 +82,27 @@ def read_checkpoint_of(conn: Connection, tree_id: int) -> StoredCheckpoint | Non
 
 
 def read_trees(conn: Connection, topic_id: int) -> list[Tree]:
-    """Return the trees of a topic, the newest first."""
-    return [
-        *map(Tree._make, fetch(conn, f"SELECT {_COLUMNS} FROM trees WHERE topic_id = ? ORDER BY id DESC", (topic_id,)))
-    ]
+    """Return the trees of this node for a topic, the newest first."""
+    sql = f"SELECT {_COLUMNS} FROM trees WHERE topic_id = ? AND epoch <> '' ORDER BY id DESC"
+    return [*map(Tree._make, fetch(conn, sql, (topic_id,)))]
+
+
+def read_relayed_trees(conn: Connection, topic_id: int) -> list[Tree]:
+    """Return the trees of other nodes of which tiles are kept for a topic, the last opened one first."""
+    sql = f"SELECT {_COLUMNS} FROM trees WHERE topic_id = ? AND epoch = '' ORDER BY opened_at DESC, id DESC"
+    return [*map(Tree._make, fetch(conn, sql, (topic_id,)))]
+
+
+def find_tree_of(conn: Connection, topic_id: int, origin: str) -> Tree | None:
+    """Return the tree with this origin, of this node or of another one; None if none of its tiles are kept."""
+    rows = fetch(conn, f"SELECT {_COLUMNS} FROM trees WHERE topic_id = ? AND origin = ?", (topic_id, origin))
+    return Tree(*rows[0]) if rows else None
+
+
+def read_tree_ids(conn: Connection, numbers: Collection[int]) -> dict[int, str]:
+    """Return the ids of trees by their numbers in the database."""
+    found = fetch_in(conn, "SELECT id, origin FROM trees WHERE id {in}", (), list(numbers))
+    return {number: read_origin(origin).tree for number, origin in found}
 
 
 def read_checkpoint_at(conn: Connection, tree_id: int, size: int) -> StoredCheckpoint | None:
@@ -174,8 +194,22 @@ def tile_bytes(conn: Connection, tree: Tree) -> int:
 
 
 def all_tile_bytes(conn: Connection, topic_id: int) -> int:
-    """Return the bytes of the hashes of all trees of a topic."""
-    return sum(tile_bytes(conn, tree) for tree in read_trees(conn, topic_id))
+    """Return the bytes of the hashes of all trees of a topic, also of those of other nodes."""
+    trees = [*read_trees(conn, topic_id), *read_relayed_trees(conn, topic_id)]
+    return sum(tile_bytes(conn, tree) for tree in trees)
+
+
+def find_hash(conn: Connection, tree_id: int, leaf: bytes) -> int | None:
+    """Return an index at which the tiles of a tree have the hash of this leaf; None if none does.
+
+    It looks through all tiles of level 0.
+    """
+    at = find_bytes(conn, "hashes")
+    sql = f"SELECT number, {at} FROM tiles WHERE tree = ? AND level = 0 AND {at} > 0 ORDER BY number DESC"
+    for number, offset in fetch(conn, sql, (leaf, tree_id, leaf)):
+        if (offset - 1) % HASH_SIZE == 0:  # other ones begin within a hash
+            return int(number * TILE_WIDTH + (offset - 1) // HASH_SIZE)
+    return None
 
 
 def write_tiles(conn: Connection, tree_id: int, tiles: Mapping[TileAddress, bytes]) -> None:

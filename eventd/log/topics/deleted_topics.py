@@ -42,6 +42,7 @@ _TABLES = {
     "history_keys": ("topic_id", "node", "kind"),
     "history_findings": ("id",),
     "trees": ("id",),
+    "leaf_hints": ("topic_id", "position"),
 }
 """The tables whose rows belong to a topic, with their key columns. Each has an index that begins with `topic_id`."""
 _OF_TREES = {"tiles": ("tree", "level", "number"), "checkpoints": ("tree", "size"), "witnesses": ("tree", "peer")}

@@ -136,7 +136,7 @@ def reset_witness(conn: Connection, topic_id: int, peer: str) -> int:
 
 
 def prove_consistency(conn: Connection, topic_id: int, origin: str, old: int, size: int) -> list[bytes]:
-    """Return the consistency proof between two sizes of a tree of this node. Raises MalformedHistory."""
+    """Return the consistency proof between two sizes of a tree whose tiles are kept here. Raises MalformedHistory."""
     rows = fetch(conn, "SELECT id, size FROM trees WHERE topic_id = ? AND origin = ?", (topic_id, origin))
     if not rows or size > rows[0][1]:
         signed = rows[0][1] if rows else 0

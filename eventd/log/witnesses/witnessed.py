@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from eventd.log.history.relayed import drop_relayed
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
 from eventd.log.witnesses.keys import LOG, Pins, known_key, learn_successor, note_refused_key
 from eventd.log.witnesses.second_roots import drop_pending, find_second_root
@@ -297,6 +298,7 @@ def forget_trees(conn: Connection, topic_id: int, node: str, now: int) -> int:
         found = NewFinding(tree.origin, node, FindingKind.RESET, tree.size, 0, tree.note, f"reset {now}", detail)
         keep_finding(conn, topic_id, found, now)
     execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND node = ?", (topic_id, node))
+    drop_relayed(conn, topic_id, node)
     return len(trees)
 
 

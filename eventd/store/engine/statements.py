@@ -243,6 +243,11 @@ def for_update(conn: Connection) -> str:
     return "" if _is_sqlite(conn) else " FOR UPDATE"
 
 
+def find_bytes(conn: Connection, column: str) -> str:
+    """Return an expression for the place, from 1 on, at which a binary column has the bytes of a parameter; or 0."""
+    return f"instr({column}, ?)" if _is_sqlite(conn) else f"position(?::bytea IN {column})"
+
+
 def chance_of(conn: Connection) -> Chance:
     """Return the source of randomness that the database of a write transaction was opened with."""
     assert conn.process is not None

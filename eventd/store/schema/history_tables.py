@@ -13,7 +13,8 @@ trees = sa.Table(
     sa.Column("topic_id", sa.BigInteger, nullable=False),
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("log_key", sa.Text, nullable=False),  # the verifier key of its checkpoints
-    sa.Column("epoch", sa.Text, nullable=False),  # of the log, when the tree was opened
+    # Of the log, when the tree was opened; empty for a tree of another node, of which this one relays events.
+    sa.Column("epoch", sa.Text, nullable=False),
     sa.Column("opening", sa.LargeBinary, nullable=False),  # the entry of leaf 0
     sa.Column("opened_at", Micros, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),  # leaves with a checkpoint
@@ -32,6 +33,15 @@ tiles = sa.Table(
     sa.Column("level", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("hashes", sa.LargeBinary, nullable=False),  # up to 256; the last tile of each level grows
+)
+
+leaf_hints = sa.Table(
+    "leaf_hints",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),  # of the first record of a batch
+    sa.Column("upto", sa.BigInteger, nullable=False),  # position of the last one
+    sa.Column("places", sa.Text, nullable=False),  # as in the header Eventd-Leaves, by positions of this log
 )
 
 checkpoints = sa.Table(

@@ -189,3 +189,5 @@ CREATE TABLE history_findings ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, t
 CREATE INDEX history_findings_origin ON history_findings (topic_id, origin);
 CREATE TABLE witnesses ( tree BIGINT NOT NULL, peer TEXT NOT NULL, size BIGINT NOT NULL, cosigned_at BIGINT, state
     TEXT DEFAULT '' NOT NULL, detail TEXT DEFAULT '' NOT NULL, asked_at BIGINT NOT NULL, PRIMARY KEY (tree, peer) );
+CREATE TABLE leaf_hints ( topic_id BIGINT NOT NULL, position BIGINT NOT NULL, upto BIGINT NOT NULL, places TEXT NOT
+    NULL, PRIMARY KEY (topic_id, position) );

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from eventd.store.schema.callback_tables import callback_attempts
 from eventd.store.schema.columns import Micros, by_bytes, index_of_some, metadata, serial
 from eventd.store.schema.console_tables import action_answers, actions, bulk_jobs, console_sessions, verifications
-from eventd.store.schema.history_tables import checkpoints, tiles, trees
+from eventd.store.schema.history_tables import checkpoints, leaf_hints, tiles, trees
 from eventd.store.schema.ledger_tables import (
     forgotten,
     id_conflicts,
@@ -46,6 +46,7 @@ __all__ = [
     "inbound_batches",
     "inbound_gaps",
     "inbound_links",
+    "leaf_hints",
     "leases",
     "log_heads",
     "metadata",

@@ -56,6 +56,8 @@ class Counted:
     def history_cosigned(self, group: str, peer: str, result: str) -> None:
         self.results[result] += 1
 
+    def history_pulled(self, group: str, peer: str, result: str) -> None: ...
+
     def history_found(self, group: str, kind: str) -> None:
         self.found[kind] += 1
 
@@ -92,6 +94,7 @@ class Peer:
 
     node_name = "b"
     protocol = "v2"
+    relay = False
 
 
 def config() -> GroupConfig:

@@ -14,10 +14,13 @@ from federation.history.exchange import (
     HISTORY_QUESTION_BYTES,
     ConsistencyQuestion,
     KeysQuestion,
+    TilesQuestion,
     ask_witness,
     encode_history,
     read_cosignature,
 )
+from federation.history.forms import write_base64
+from federation.history.merkle import hash_leaf
 from federation.history.notes import WITNESS_KEY, SignedNote, read_vkey
 from federation.keys import KeyRing
 from federation.signing import verify_answer
@@ -26,7 +29,7 @@ from tests.integration.conftest import MakeSites
 from tests.support.growing_tree import GrowingTree
 from tests.support.sites import Site
 from tests.support.v1_node import Reply
-from tests.support.v2_sender import SECRET, V2Sender, raw
+from tests.support.v2_sender import SECRET, V2Sender, line, raw
 
 RECORD = {"history": {"mode": "record"}}
 KEYS = encode_history(KeysQuestion())
@@ -122,7 +125,7 @@ async def test_another_tree_than_that_of_the_sender_is_not_cosigned(asked: tuple
     assert refusal(await send(sender, sender.ask_history(other))) == (403, "wrong_sender")
 
 
-async def test_the_consistency_of_an_own_tree_is_proven_and_no_more_than_is_signed(
+async def test_an_own_tree_is_proven_and_its_tiles_are_sent_up_to_what_is_signed(
     asked: tuple[Site, V2Sender],
 ) -> None:
     node, sender = asked
@@ -137,6 +140,11 @@ async def test_the_consistency_of_an_own_tree_is_proven_and_no_more_than_is_sign
     assert answer == {"proof": []}
     beyond = encode_history(ConsistencyQuestion(tree=origin, old=1, size=9))
     assert refusal(await send(sender, sender.ask_history(beyond))) == (400, "malformed")
+    tiles = await ask(sender, encode_history(TilesQuestion(tree=origin, first=0, count=1, size=1)))
+    opening = b"\0" + tiles["opening"].encode()
+    assert tiles["tiles"] == [write_base64(hash_leaf(opening))]
+    beyond = encode_history(TilesQuestion(tree=origin, first=0, count=1, size=9))
+    assert refusal(await send(sender, sender.ask_history(beyond))) == (400, "malformed")
 
 
 async def test_a_node_without_a_history_answers_as_an_older_one(sites: MakeSites) -> None:
@@ -146,3 +154,14 @@ async def test_a_node_without_a_history_answers_as_an_older_one(sites: MakeSites
     sender = V2Sender(node.port)
     assert refusal(await send(sender, sender.ask_history(KEYS))) == (404, "not_found")
     assert node.running.groups["edge"].ingress.counts.rejected == 0, "it is no refusal that an operator should see"
+
+
+@pytest.mark.parametrize("header", ["nonsense", "(1 1)", "x" * 8000, '(1 7);t="' + "t" * 16 + '"'])
+async def test_a_batch_is_stored_whatever_it_says_of_leaves(asked: tuple[Site, V2Sender], header: str) -> None:
+    node, sender = asked
+    batch = sender.batch(line("e1"), line("e2"))
+    request = batch.replace(b"\r\nContent-Length", b"\r\nEventd-Leaves: " + header.encode() + b"\r\nContent-Length", 1)
+    reply = await send(sender, request)
+    assert (reply.status, json.loads(reply.body)["accepted"]) == (200, 2)
+    rows = await node.rows("SELECT places FROM leaf_hints")
+    assert len(rows) == header.startswith("(1 7)")

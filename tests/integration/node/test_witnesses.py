@@ -7,17 +7,22 @@ from base64 import b64decode
 
 import pytest
 
-from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of
+from eventd.log.history.hints import find_hint
+from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, find_tree_of, read_checkpoint_of
 from eventd.log.witnesses.findings import read_findings
 from eventd.log.witnesses.witnessed import WitnessedTree, read_of
 from eventd.store.engine.database import Connection
 from eventd.store.engine.head_file import forget_head
 from eventd.testing import until
 from eventd.witnessing.node_keys import KEY_FILE
+from federation.history.checkpoints import read_origin
 from federation.history.entries import read_opening_entry
 from federation.history.fork_file import check_fork
 from federation.history.notes import LOG_KEY, read_note, read_vkey
 from tests.integration.conftest import MakeSites
+from tests.support import plain_history as plain
+from tests.support.declared import group, peer
+from tests.support.ports import free_port
 from tests.support.sites import Site
 
 RECORD = {"history": {"mode": "record"}}
@@ -216,3 +221,29 @@ async def test_two_witnesses_that_exchange_notes_find_that_they_were_shown_two_h
     proven = check_fork(json.dumps(answer["file"]).encode(), [read_vkey(tree.log_key, LOG_KEY)])
     assert (proven.first.size, proven.second.size, proven.index) == (3, 3, None)
     assert shown.root in (proven.first.root, proven.second.root)
+
+
+async def test_a_relay_proves_what_it_passes_on_while_its_node_is_away(sites: MakeSites) -> None:
+    a, hub = sites("a", "hub")
+    for site in (a, hub):
+        await site.start()
+    await a.join(hub, **RECORD)
+    passes_on = [peer(name, port, group="edge", relay=True) for name, port in (("a", a.port), ("b", free_port()))]
+    await hub.apply(group("hub", port=hub.port, secret=hub.secret, name="edge", **RECORD), *passes_on)
+    await a.emit("e1", "e2")
+    tree, _ = await cosigned(a, 3)
+    await hub.holds("e1", "e2")
+    await hub.emit("own")  # its checkpoint is offered to a, and what a has signed is pulled then
+
+    async def is_pulled() -> bool:
+        kept = await hub.running.log.database.read(find_tree_of, await topic_of(hub), tree.origin)
+        return kept is not None and kept.size == 3
+
+    await until(is_pulled, "the tiles of a")
+    position = next(one.position for one in await hub.stored() if one.event_id == "e2")
+    hint = await hub.running.log.database.read(find_hint, await topic_of(hub), position)
+    assert hint == (read_origin(tree.origin).tree, 2), "a said where its leaf is"
+    await a.stop()
+    proven = await hub.ask("history.prove", group="edge", id="e2")
+    _, index, size, _ = plain.open_file(json.dumps(proven["file"]).encode(), tree.log_key, [])
+    assert (index, size) == (2, 3)

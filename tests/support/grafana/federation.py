@@ -272,6 +272,19 @@ def _witnesses() -> Row:
                         f"{_NAME}: {{{{result}}}}",
                     )
                 ],
+                width=6,
+            ),
+            time_series(
+                "Hashes for relaying",
+                "Answers of peers with tiles of the trees that a node relays, by result.",
+                "ops",
+                [
+                    Query(
+                        rate("routerd_eventd_history_tile_pulls_total", f"{_LINK}, result"),
+                        f"{_NAME}: {{{{result}}}}",
+                    )
+                ],
+                width=6,
             ),
             time_series(
                 "Age of what is not cosigned",
@@ -279,6 +292,7 @@ def _witnesses() -> Row:
                 "s",
                 [Query(f"max by ({_LINK}) ({series('routerd_eventd_history_witnessed_age_seconds')})", _NAME)],
                 limits=steps((3600, WARN)),
+                width=6,
             ),
             time_series(
                 "Findings",
@@ -291,6 +305,7 @@ def _witnesses() -> Row:
                     )
                 ],
                 limits=steps((1, WARN)),
+                width=6,
             ),
         ],
     )

@@ -56,6 +56,10 @@ def test_an_offer_is_read_as_it_was_asked() -> None:
         question(opening={"note": NOTE, "path": [HASH] * 64}),
         b'{"ask":"consistency","tree":"t","old":0,"size":1}',
         b'{"ask":"consistency","tree":"t","old":1,"size":281474976710656}',
+        b'{"ask":"tiles","tree":"t","first":0,"count":65,"size":1}',
+        b'{"ask":"tiles","tree":"t","first":0,"count":0,"size":1}',
+        b'{"ask":"tiles","tree":"t","first":-1,"count":1,"size":1}',
+        b'{"ask":"tiles","tree":"t","first":0,"count":1,"size":281474976710656}',
     ],
 )
 def test_what_is_beyond_a_bound_is_malformed(body: bytes) -> None:

@@ -19,6 +19,7 @@ from eventd.log.history.trees import (
     find_open_tree,
     read_checkpoint_of,
     read_next_leaf,
+    read_relayed_trees,
     read_trees,
     tile_bytes,
 )
@@ -46,7 +47,7 @@ class ShowHistories(Params):
 
 
 async def show_status(services: Services, params: ShowHistories) -> dict[str, Any]:
-    """Return for each group its trees, the newest first, with the size that is in a checkpoint."""
+    """Return for each group its trees, the newest first, with the size that is in a checkpoint, and those it relays."""
     return {"groups": await services.database.read(_read_status, services, params.group)}
 
 
@@ -64,6 +65,7 @@ def _show_group(conn: Connection, group: GroupConfig) -> dict[str, Any]:
         "node": group.node_name,
         "mode": "record" if group.keeps_history else "off",
         "trees": [_show_tree(conn, tree, present) for tree in trees],
+        "relayed": [_show_tree(conn, tree, present) for tree in read_relayed_trees(conn, topic.id)],
     }
 
 

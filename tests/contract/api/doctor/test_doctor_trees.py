@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from eventd.api.doctor.trees import DAMAGE_SHOWN, SEALED_WITHIN, check_key_file, check_trees, read_group_trees
+from eventd.api.doctor.trees import (
+    DAMAGE_SHOWN,
+    PULLED_WITHIN,
+    SEALED_WITHIN,
+    check_key_file,
+    check_trees,
+    read_group_trees,
+)
 from eventd.log.core.eventlog import EventLog
+from eventd.log.witnesses.witnessed import OfferFrom, decide
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW
 from eventd.witnessing.node_keys import load_history_keys
+from federation.history.witnessing import KeySource
+from tests.support.growing_tree import GrowingTree
 from tests.support.histories import emit, signed, start
+
+
+@dataclass
+class PeerStub:
+    """The part of a declared peer that the check uses."""
+
+    node_name: str
+    relay: bool
 
 
 def config(mode: str = "record") -> GroupConfig:
@@ -53,6 +72,26 @@ async def test_a_damaged_tree_is_reported_for_a_week(log: EventLog) -> None:
         f"{tree.origin} ended at size 2, at 2026-11-20T12:00:00Z: a tile is missing",
     )
     assert await said(log, NOW + DAMAGE_SHOWN) == []
+
+
+async def test_missing_tiles_of_a_relayed_tree_are_reported_after_ten_minutes(log: EventLog) -> None:
+    topic, _ = await start(log)
+    await signed(log, topic)
+    tree = GrowingTree().grow("x", "y")
+    offered = OfferFrom(topic, "g", "a", KeySource.SHARED, {}, ["a"], tree.offer())
+    assert (await log.database.write(decide, offered, NOW)).error is None
+
+    async def report(now: int, relay: bool = True) -> list[tuple[str, str]]:
+        peers = {name: PeerStub(name, relay=relay) for name in ("a", "b")}
+        declared = replace(config(), peers=peers)  # type: ignore[arg-type]
+        facts = await log.database.read(read_group_trees, [declared])
+        return [(check.code, check.detail) for check in check_trees(facts, now, running=True)]
+
+    assert await report(NOW + PULLED_WITHIN) == []
+    [(code, detail)] = await report(NOW + PULLED_WITHIN + 1)
+    assert code == "history-tiles-behind"
+    assert "the hashes of 0 of its 3 witnessed leaves" in detail
+    assert await report(NOW + PULLED_WITHIN + 1, relay=False) == []
 
 
 async def test_the_file_of_the_keys_must_be_there_and_private(log: EventLog, tmp_path: Path) -> None:

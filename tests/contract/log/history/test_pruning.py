@@ -6,6 +6,7 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history import pruning
+from eventd.log.history.open_tree import TreeOwner
 from eventd.log.history.proving import NotProven, prove_consistency, prove_opening, require_checkpoint
 from eventd.log.history.pruning import KEPT, SurplusTiles, TileLimits, delete_tiles, find_surplus
 from eventd.log.history.trees import DAY, Tree, read_tree, tile_bytes, tile_reader, write_tiles
@@ -136,3 +137,16 @@ async def test_tiles_wait_30_days_for_a_witness_that_is_behind(
     await log.database.write(insert_row, "witnesses", row)
     assert (await prune(log, topic, TileLimits(0, None), NOW + DAY))[-1].end == 256
     assert (await prune(log, topic, TileLimits(0, None), NOW + KEPT + 1))[-1].end == 4 * 256
+
+
+async def test_tiles_of_another_node_have_the_limits_for_themselves_and_do_not_age_without_one(
+    log: EventLog, tiles: list[tuple[TileAddress, bytes]]
+) -> None:
+    topic, tree = await grown(log, tiles)
+    await log.database.write(execute, "UPDATE trees SET epoch = ''")
+    _, own = await start(log, TreeOwner("g", "site-b", OWNER.private))
+    await log.database.write(execute, "UPDATE trees SET size = ? WHERE id = ?", (3 * CUT, own.id))
+    limit = TileLimits(4 * CUT * 32, None)
+    assert await prune(log, topic, limit, NOW + 100 * DAY) == []
+    late = TileLimits(NO_LIMIT, DAY)
+    assert {one.tree for one in await prune(log, topic, late, NOW + 100 * DAY)} == {tree.id}

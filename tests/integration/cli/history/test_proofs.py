@@ -172,6 +172,8 @@ def test_the_status_lists_trees(proving: Proving) -> None:
     told = proving.control("log", "status", "-o", "wide")
     assert "damaged" in told.out
     assert "a tile is missing" in told.out
+    proving.change("UPDATE trees SET trouble = '', epoch = ''")
+    assert "relayed" in proving.control("log", "status").out
 
 
 def test_a_kept_checkpoint_shows_what_was_changed_later(proving: Proving) -> None:

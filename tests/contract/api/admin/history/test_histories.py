@@ -121,7 +121,7 @@ async def test_what_cannot_be_proven_says_why(books: GroupLedger) -> None:
 
 async def test_the_status_shows_all_trees_and_what_is_not_sealed(books: GroupLedger) -> None:
     assert (await books.call("history.status"))["groups"] == [
-        {"group": "g", "node": "a", "mode": "record", "trees": []}
+        {"group": "g", "node": "a", "mode": "record", "trees": [], "relayed": []}
     ]
     topic = await sealed(books, 300)
     await emit(books.log, topic, "new")
@@ -132,6 +132,14 @@ async def test_the_status_shows_all_trees_and_what_is_not_sealed(books: GroupLed
     await start(books.log, NODE)
     trees = (await books.call("history.status"))["groups"][0]["trees"]
     assert [(one["open"], one["damage"]) for one in trees] == [(True, ""), (False, "a tile is missing")]
+
+
+async def test_the_status_shows_trees_of_peers_apart(books: GroupLedger) -> None:
+    await sealed(books, 2)
+    await books.log.database.write(execute, "UPDATE trees SET epoch = ''")
+    shown = (await books.call("history.status"))["groups"][0]
+    assert shown["trees"] == []
+    assert [(one["size"], one["open"]) for one in shown["relayed"]] == [(3, True)]
 
 
 async def test_keys_are_a_policy_file(books: GroupLedger) -> None:

@@ -1,0 +1,177 @@
+"""Trees of other nodes at a relay: their tiles of level 0, checked against a checkpoint before they are stored.
+
+A relay has the key of no other tree. With the tiles it proves what it passes on, and finds out what was never in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from eventd.log.history.trees import (
+    StoredCheckpoint,
+    Tree,
+    find_hash,
+    find_tree_of,
+    read_relayed_trees,
+    read_tiles,
+    read_tree,
+    tile_reader,
+    write_tiles,
+)
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, insert_row
+from federation.digest import digest
+from federation.errors import MalformedHistory
+from federation.history.checkpoints import read_origin
+from federation.history.entries import OPENING_ENTRY, event_entry
+from federation.history.exchange import MOST_TILES, TilesAnswer, TilesQuestion, read_hashes, read_leaves, write_hashes
+from federation.history.forms import write_base64
+from federation.history.merkle import HASH_SIZE, hash_leaf
+from federation.history.proofs import verify_consistency
+from federation.history.tiles import TILE_WIDTH, TileAddress, TileBuilder, consistency_proof
+from federation.history.tiles import read_hashes as read_tile
+
+MOST_TREES: Final = 16
+"""Maximum number of trees of one node whose tiles are kept: those that it opened last."""
+
+
+class RelayedCheckpoint(NamedTuple):
+    """A checkpoint of another node's tree, which this node has witnessed, and the time of the tree's opening."""
+
+    origin: str
+    log_key: str
+    size: int
+    root: bytes
+    note: str
+    opened_at: int
+
+
+class CheckedTiles(NamedTuple):
+    """Tiles that continue a tree from size `old` to `size`, and that a checkpoint of it covers.
+
+    `opening`: the opening entry, with the first tile.
+    """
+
+    checkpoint: RelayedCheckpoint
+    old: int
+    size: int
+    tiles: dict[TileAddress, bytes]
+    opening: bytes = b""
+
+
+def ask_tiles(checkpoint: RelayedCheckpoint, tree: Tree | None) -> TilesQuestion:
+    """Return the question for the next tiles of a tree, of which nothing is kept if `tree` is None."""
+    first = 0 if tree is None else tree.size // TILE_WIDTH
+    count = min(MOST_TILES, -(-checkpoint.size // TILE_WIDTH) - first)
+    return TilesQuestion(tree=checkpoint.origin, first=first, count=count, size=checkpoint.size)
+
+
+def check_tiles(
+    conn: Connection, checkpoint: RelayedCheckpoint, tree: Tree | None, question: TilesQuestion, answer: TilesAnswer
+) -> CheckedTiles:
+    """Return what an answer adds to a tree. Raises MalformedHistory, and ProofMismatch for tiles of another tree."""
+    old = 0 if tree is None else tree.size
+    leaves = read_leaves(answer, question)[old - question.first * TILE_WIDTH :]
+    builder = TileBuilder(old, None if tree is None else tile_reader(conn, tree.id))
+    tiles = builder.extend(leaves)
+    proof = read_hashes(answer.proof, "the consistency proof of the tiles")
+    verify_consistency(builder.size, builder.root(), checkpoint.size, checkpoint.root, proof)
+    opening = b"" if old else OPENING_ENTRY + answer.opening.encode(errors="replace")
+    # What the entry states was checked when the tree was witnessed: here it need only be the same one.
+    if opening and hash_leaf(opening) != leaves[0]:
+        raise MalformedHistory(
+            f"the opening entry of {checkpoint.origin} has the hash {hash_leaf(opening).hex()}, but leaf 0 is"
+            f" {leaves[0].hex()}",
+            reason="opening",
+        )
+    return CheckedTiles(checkpoint, old, builder.size, tiles, opening)
+
+
+def keep_tiles(conn: Connection, topic_id: int, checked: CheckedTiles, now: int) -> bool:
+    """Store checked tiles, and the checkpoint if they reach it; False if the tree has changed meanwhile."""
+    stated = checked.checkpoint
+    found = find_tree_of(conn, topic_id, stated.origin)
+    if found is None and checked.old == 0:
+        drop_relayed(conn, topic_id, read_origin(stated.origin).node, but=MOST_TREES - 1)
+        found = _insert(conn, topic_id, checked)
+    if found is None:
+        return False
+    tree = read_tree(conn, found.id, locked=True)
+    if tree.size != checked.old or tree.epoch:
+        return False
+    write_tiles(conn, tree.id, checked.tiles)
+    execute(conn, "UPDATE trees SET size = ? WHERE id = ?", (checked.size, tree.id))
+    if checked.size == stated.size:
+        reached = StoredCheckpoint(stated.size, stated.root, stated.note, now)
+        insert_row(conn, "checkpoints", {"tree": tree.id} | reached._asdict())
+    return True
+
+
+def _insert(conn: Connection, topic_id: int, checked: CheckedTiles) -> Tree:
+    stated = checked.checkpoint
+    values = {
+        "topic_id": topic_id,
+        "origin": stated.origin,
+        "log_key": stated.log_key,
+        "epoch": "",
+        "opening": checked.opening,
+        "opened_at": stated.opened_at,
+        "size": 0,
+        "position": 0,
+    }
+    ((tree_id,),) = insert_row(conn, "trees", values, "RETURNING id")
+    return read_tree(conn, tree_id)
+
+
+def drop_relayed(conn: Connection, topic_id: int, node: str, *, but: int = 0) -> None:
+    """Delete the trees of a node with their tiles, except those that it opened last, `but` of them."""
+    kept = [tree for tree in read_relayed_trees(conn, topic_id) if read_origin(tree.origin).node == node]
+    for tree in kept[but:]:
+        for table in ("tiles", "checkpoints"):
+            execute(conn, f"DELETE FROM {table} WHERE tree = ?", (tree.id,))
+        execute(conn, "DELETE FROM trees WHERE id = ?", (tree.id,))
+
+
+def answer_tiles(conn: Connection, topic_id: int, question: TilesQuestion) -> TilesAnswer:
+    """Return the tiles of a tree that this node keeps, its own or another node's. Raises MalformedHistory."""
+    tree = find_tree_of(conn, topic_id, question.tree)
+    if tree is None or question.size > tree.size:
+        size = 0 if tree is None else tree.size
+        raise MalformedHistory(f"{question.tree} has {size} signed leaves here, not {question.size}", reason="size")
+    if question.end <= question.first * TILE_WIDTH:
+        raise MalformedHistory(
+            f"{question.tree} of size {question.size} has no {TileAddress(0, question.first).path()}", reason="tiles"
+        )
+    read, tiles = tile_reader(conn, tree.id), list[str]()
+    for number in range(question.first, -(-question.end // TILE_WIDTH)):
+        address = TileAddress(0, number, min(question.end - number * TILE_WIDTH, TILE_WIDTH))
+        tiles.append(write_base64(b"".join(read_tile(read(address), address))))
+    proof = consistency_proof(question.end, question.size, read)
+    opening = "" if question.first else tree.opening[1:].decode()
+    return TilesAnswer(tiles=tuple(tiles), proof=write_hashes(tuple(proof)), opening=opening)
+
+
+def find_relayed(
+    conn: Connection, topic_id: int, body: str, nodes: Collection[str], hint: tuple[str, int] = ("", 0)
+) -> tuple[Tree, int] | None:
+    """Return the tree of one of these nodes that has the leaf of an event, with its index; None if none has it.
+
+    `hint`: the tree and the index at which it may be, so that not all tiles need be looked through.
+    """
+    leaf = hash_leaf(event_entry(digest(body.encode())))
+    known = [tree for tree in read_relayed_trees(conn, topic_id) if read_origin(tree.origin).node in nodes]
+    for tree in known:
+        if read_origin(tree.origin).tree == hint[0] and _has_leaf(conn, tree, hint[1], leaf):
+            return tree, hint[1]
+    for tree in known:
+        index = find_hash(conn, tree.id, leaf)
+        if index:
+            return tree, index
+    return None
+
+
+def _has_leaf(conn: Connection, tree: Tree, index: int, leaf: bytes) -> bool:
+    number, at = divmod(index, TILE_WIDTH)
+    stored = dict(read_tiles(conn, tree.id, 0, number, 1)).get(number, b"")
+    return index > 0 and stored[at * HASH_SIZE : (at + 1) * HASH_SIZE] == leaf

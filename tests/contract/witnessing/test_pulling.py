@@ -1,0 +1,135 @@
+"""A relay pulls the tiles of its peers: when it asks, what it asks next, and what wrong answers do not stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.history.trees import find_tree_of
+from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.resources.configuration import GroupConfig, group_of
+from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.testing import NOW, ManualClock
+from eventd.witnessing.asking import INVALID, REFUSED, UNREACHABLE, HistoryUntold
+from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
+from eventd.witnessing.pulling import AGAIN_SECONDS, TilePulling
+from federation.history.exchange import TilesAnswer, TilesQuestion
+from federation.history.witnessing import KeySource
+from tests.support import plain_history as plain
+from tests.support.growing_tree import GrowingTree
+
+
+@dataclass
+class RelayPeer:
+    """The part of a declared peer that pulling uses."""
+
+    node_name: str
+    relay: bool = True
+
+
+@dataclass
+class TileSource:
+    """Node `a`, which answers honestly unless an answer or an error is given. It stands for `HistoryAsker`."""
+
+    tree: GrowingTree
+    asked: list[TilesQuestion] = field(default_factory=list)
+    given: TilesAnswer | HistoryUntold | None = None
+
+    async def ask(self, _group: Any, _peer: Any, question: TilesQuestion, _kind: Any) -> tuple[TilesAnswer, KeySource]:
+        self.asked.append(question)
+        if isinstance(self.given, HistoryUntold):
+            raise self.given
+        hashes = [plain.digest(b"\0" + entry) for entry in self.tree.entries]
+        tiles = (plain.b64(b"".join(hashes)),)
+        honest = TilesAnswer(tiles=tiles, opening=self.tree.entries[0][1:].decode())
+        return self.given or honest, KeySource.SHARED
+
+
+class Puller:
+    """A node with the peers `a` and `b`, and what it pulls of `a`."""
+
+    def __init__(self, log: EventLog, topic: int, source: TileSource) -> None:
+        self.log, self.topic, self.source = log, topic, source
+        self.peers = {name: RelayPeer(name) for name in ("a", "b")}
+        self.results: list[str] = []
+        witness = GroupWitness(self.config, topic, log, no_keys, self, SigningGate())
+        self.pulling = TilePulling(witness, self.peers["a"], source)  # type: ignore[arg-type]
+
+    def history_pulled(self, group: str, peer: str, result: str) -> None:
+        self.results.append(result)
+
+    def history_cosigned(self, group: str, peer: str, result: str) -> None: ...
+
+    def history_found(self, group: str, kind: str) -> None: ...
+
+    def config(self) -> GroupConfig:
+        declared = group_of("g", EventGroupSpec.model_validate({"nodeName": "hub", "history": {"mode": "record"}}))
+        return replace(declared, peers=self.peers)  # type: ignore[arg-type]
+
+    async def witness(self, old: int = 0) -> None:
+        offered = OfferFrom(self.topic, "g", "a", KeySource.SHARED, {}, ["a"], self.source.tree.offer(old))
+        assert (await self.log.database.write(decide, offered, NOW)).error is None
+
+    async def kept(self) -> int:
+        tree = await self.log.database.read(find_tree_of, self.topic, str(self.source.tree.origin))
+        return 0 if tree is None else tree.size
+
+
+async def no_keys() -> GroupKeys:
+    raise AssertionError("pulling signs nothing")
+
+
+@pytest.fixture
+async def puller(log: EventLog) -> Puller:
+    made = Puller(log, await log.topic("group:g"), TileSource(GrowingTree().grow("x", "y")))
+    await made.witness()
+    return made
+
+
+async def test_what_was_witnessed_is_pulled_once_and_again_when_it_has_grown(puller: Puller) -> None:
+    assert await puller.pulling.pull() is False
+    assert await puller.pulling.pull() is False
+    assert await puller.kept() == 3
+    assert [(asked.first, asked.count, asked.size) for asked in puller.source.asked] == [(0, 1, 3)]
+    puller.source.tree.grow("z")
+    await puller.witness(3)
+    await puller.pulling.pull()
+    assert await puller.kept() == 4
+
+
+async def test_a_node_that_relays_nothing_of_the_peer_does_not_ask(puller: Puller) -> None:
+    puller.peers["b"].relay = False
+    assert await puller.pulling.pull() is False
+    assert puller.source.asked == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [TilesAnswer(tiles=(plain.b64(bytes(96)),)), HistoryUntold(REFUSED), HistoryUntold(INVALID)],
+    ids=["wrong", "refused", "unreadable"],
+)
+async def test_a_peer_that_sends_no_right_tiles_is_asked_again_a_minute_later(
+    puller: Puller, clock: ManualClock, given: TilesAnswer | HistoryUntold, caplog: pytest.LogCaptureFixture
+) -> None:
+    puller.source.given = given
+    for _ in range(2):
+        for _ in range(2):
+            assert await puller.pulling.pull() is False
+        clock.advance(AGAIN_SECONDS)
+    assert len(puller.source.asked) == 2
+    assert [(one.message, one.__dict__["tree"]) for one in caplog.records] == [
+        ("history tiles refused", str(puller.source.tree.origin))
+    ]
+    puller.source.given = None
+    await puller.pulling.pull()
+    assert await puller.kept() == 3
+    assert puller.results == ["refused", "refused", "stored"]
+
+
+async def test_an_outage_is_left_to_the_pauses_of_the_offers(puller: Puller) -> None:
+    puller.source.given = HistoryUntold(UNREACHABLE)
+    with pytest.raises(HistoryUntold):
+        await puller.pulling.pull()
