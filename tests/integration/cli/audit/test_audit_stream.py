@@ -90,5 +90,10 @@ def test_it_tells_of_news_outlives_its_lake_and_ends_when_it_is_told_to(processe
     said.write_text(json.dumps({**state, "as_of": state["as_of"] + SECOND}))
     wait_for(lambda: (out / "checkpoint" / "offsets" / "1").exists(), "another batch to begin", seconds=60)
     assert stream.terminate(seconds=60) == 0
-    told = [line for line in stream.log().splitlines() if not line.startswith("{")]
+    log = stream.log()
+    if "python_streaming_source_runner" in log:
+        # Spark's own Python process, which reads the source, may find its connection closed as the stream ends: it
+        # prints that itself, and shares the stream's stderr.
+        log = log[: log.index("Traceback (most recent call last)")]
+    told = [line for line in log.splitlines() if not line.startswith("{")]
     assert all(line.startswith("there is no lake at") for line in told), "no word of Java's"
