@@ -44,6 +44,8 @@ _FAINT = """() => {
         }).filter(([share]) => share < 1).map(([, text]) => text);
 }"""
 _VIOLATIONS = "([part, options]) => axe.run(part || document, options).then((found) => found.violations)"
+_PARTS = """() => [...new Set([...document.querySelectorAll("#main *")].map((one) => [one.tagName, one.type ?? "",
+    ...["class", "role", "required"].map((name) => one.getAttribute(name))].join(" ")))].sort().join("\\n")"""
 MAIN = "#main"
 """What differs from page to page: the frame around it has most of the places for the focus, and half of what axe looks
 at."""
@@ -124,6 +126,12 @@ def find_faint(page: Page) -> list[str]:
     """
     faint: list[str] = page.evaluate(_FAINT)
     return faint
+
+
+def read_parts(page: Page) -> str:
+    """Return what the main part of an open page is made of: each combination of tag, type, class and role once."""
+    parts: str = page.evaluate(_PARTS)
+    return parts
 
 
 def find_wide(page: Page) -> list[str]:
