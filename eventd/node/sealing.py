@@ -71,8 +71,11 @@ class Sealer:
 
         Raises `SettingsError` if the file of the keys cannot be used.
         """
-        if self._witness.config().keeps_history:
-            await self._open((await self._witness.keys()).owner)
+        if not self._witness.config().keeps_history:
+            return
+        tree = await self._open((await self._witness.keys()).owner)
+        if tree.size and not self._witness.gate.is_open:
+            self._log.unsettled_trees.add(tree.id)
 
     async def run(self) -> None:
         """Seal until cancelled; without a history, end the tree that the group has, remove its gauges, and return."""
@@ -85,9 +88,13 @@ class Sealer:
         if not kept and (tree is None or await database.write(close_tree, self._topic_id)):
             return
         owner = (await self._witness.keys()).owner  # also if nothing is to be sealed: their file may be unusable
-        if tree is not None and owner.may_continue(tree, log.epoch) and not self._witness.gate.is_open:
-            logger.info("history waits", extra={"group": owner.group, "origin": tree.origin})
-            await self._witness.gate.wait()
+        if tree is not None and owner.may_continue(tree, log.epoch):
+            if not self._witness.gate.is_open:
+                logger.info("history waits", extra={"group": owner.group, "origin": tree.origin})
+            try:
+                await self._witness.gate.wait()
+            finally:
+                log.unsettled_trees.discard(tree.id)
         with log.watch((self._topic_id,), own=True) as watch:
             while True:
                 turn = watch.turn

@@ -23,7 +23,7 @@ from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute
-from eventd.testing import ManualClock, draft
+from eventd.testing import ManualClock, draft, until
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.notes import WITNESS_KEY, NoteSigner
@@ -138,3 +138,16 @@ async def test_the_lake_opens_the_gate_and_shows_an_older_copy(log: EventLog, se
     [found] = await log.database.read(read_findings, witness.topic_id)
     assert (found.kind, found.other_size) == ("older_copy", 9)
     assert found.detail.startswith("the lake holds 9 leaves of ")
+
+
+async def test_leaves_are_unsettled_until_the_node_may_sign(log: EventLog, sealer: Sealer) -> None:
+    tree = await log.database.read(find_open_tree, sealer._witness.topic_id)
+    assert tree is not None
+    await sealer.open_due()
+    assert log.unsettled_trees == {tree.id}
+    running = asyncio.create_task(sealer.run())
+    sealer._witness.gate.answered()
+    try:
+        await until(lambda: not log.unsettled_trees, "the leaves to be settled")
+    finally:
+        running.cancel()

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import AppendResult, LeafRun, Outcome
 from eventd.log.history.trees import read_tree
-from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.database import Connection
 
 
-async def show_leaves(database: Database, appended: AppendResult) -> dict[str, Any]:
+async def show_leaves(log: EventLog, appended: AppendResult) -> dict[str, Any]:
     """Return the member `leaves` of an answer: one entry for each run of events whose leaves are neighbours.
 
-    Empty for a group that keeps no history, and if no event of the request is new.
+    Empty for a group that keeps no history or may not sign yet, and if no event of the request is new.
     """
-    runs = [*_runs(appended)]
+    runs = [(index, run) for index, run in _runs(appended) if run.tree not in log.unsettled_trees]
     if not runs:
         return {}
-    origins = await database.read(_read_origins, {run.tree for _, run in runs})
+    origins = await log.database.read(_read_origins, {run.tree for _, run in runs})
     shown = [
         {"index": index, "count": run.records, "origin": origins[run.tree], "leaf": run.leaf} for index, run in runs
     ]

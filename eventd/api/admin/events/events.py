@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -117,24 +117,24 @@ async def emit(services: Services, params: Emit) -> dict[str, Any]:
     counts = {word: appended.count(outcome) for outcome, word in RESULTS.items()}
     if params.exceptions or params.brief:
         results = _exceptions(drafts, appended) if params.exceptions else _results(drafts, appended)
-        return {"counts": counts, "results": results, **await show_leaves(services.database, appended)}
+        return {"counts": counts, "results": results, **await show_leaves(services.log, appended)}
     results = _results(drafts, appended)
-    stored = await services.database.read(_read_stored, list(appended.positions))
+    stored = await services.database.read(_read_stored, list(appended.positions), services.log.unsettled_trees)
     for result, position in zip(results, appended.positions, strict=True):
         result |= stored.get(position, {"event": None})
     return {"counts": counts, "results": results}
 
 
-def _read_stored(conn: Connection, positions: list[int]) -> dict[int, dict[str, Any]]:
+def _read_stored(conn: Connection, positions: list[int], unsettled: Collection[int]) -> dict[int, dict[str, Any]]:
     """Return the events that are stored at these positions, as JSON, with the place of the leaf of each that has one.
 
-    An index never appears without its tree.
+    An index never appears without its tree, nor in a tree of `unsettled`, whose leaves may still move.
     """
     found, origins = dict[int, dict[str, Any]](), dict[int, str]()
     for block, places in blocks_at(conn, positions):
         for record in pick(block, places):
             shown: dict[str, Any] = {"event": show_event(record)}
-            if block.tree is not None and block.leaf is not None:
+            if block.tree is not None and block.leaf is not None and block.tree not in unsettled:
                 if block.tree not in origins:
                     origins[block.tree] = read_tree(conn, block.tree).origin
                 shown |= {"origin": origins[block.tree], "leaf": block.leaf + record.position - block.position}

@@ -242,3 +242,7 @@ async def test_short_answers_have_the_leaves_of_many_events_as_runs(books: Group
     found = await leaves("d", "a", "e", "f", exceptions=True)
     assert [(run["index"], run["count"], run["leaf"]) for run in found] == [(0, 1, 4), (2, 2, 5)]
     assert await leaves("a", brief=True) == []
+    books.log.unsettled_trees.add(tree.id)
+    assert await leaves("g", brief=True) == [], "the leaf may still move to another tree"
+    answer = await books.call("events.emit", group="g", events=[{"type": "t"}])
+    assert "leaf" not in answer["results"][0]
