@@ -15,6 +15,8 @@ from federation.history.merkle import MAX_SIZE
 LEAVES: Final = "Eventd-Leaves"
 MOST_HINT_BYTES: Final = 4096
 """Maximum length of the header, and of the places that are stored with a batch."""
+MOST_PLACES: Final = 256
+"""More places than fit into the header, so that a batch with a place for each event costs no more than it may say."""
 
 _PLACE: Final = re.compile(r'\(([1-9][0-9]{0,14}) ([1-9][0-9]{0,14})\);t="([a-z0-9]{16})"|\(([1-9][0-9]{0,14}) 0\)')
 _LAST: Final = ", (999999999999999 0)"
@@ -101,6 +103,8 @@ def move_places(places: Sequence[LeafPlace], sent: Sequence[int], stored: Sequen
             present, ahead = places[ahead], ahead + 1
         tree, leaf = present.at(before)
         if last.at(after) != (tree, leaf):
+            if len(found) == MOST_PLACES:  # they are not written anyway
+                return [*found, LeafPlace(after, 0, "")]
             last = LeafPlace(after, leaf, tree)
             found.append(last)
     return found

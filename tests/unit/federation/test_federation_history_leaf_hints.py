@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from federation.history.leaf_hints import (
     MOST_HINT_BYTES,
+    MOST_PLACES,
     LeafPlace,
     find_place,
     join_places,
@@ -70,6 +71,15 @@ def test_of_more_than_fit_the_rest_has_no_leaf() -> None:
     assert find_place(places, 2) == (TREES[0], 1)
     assert find_place(places, places[-2].position) == (TREES[0], places[-2].leaf)
     assert {find_place(places, at) for at in range(places[-1].position, 3000)} == {NONE}
+
+
+def test_places_that_do_not_fit_are_not_looked_for() -> None:
+    run = [LeafPlace(1, 1, TREES[0])]
+    moved = move_places(run, range(1, 20_000, 2), range(1, 10_001))
+    assert len(moved) == MOST_PLACES + 1
+    assert find_place(moved, MOST_PLACES) == (TREES[0], 2 * MOST_PLACES - 1)
+    assert find_place(moved, MOST_PLACES + 1) == NONE
+    assert write_places(moved) == write_places(moved[:MOST_PLACES])
 
 
 @pytest.mark.parametrize(
