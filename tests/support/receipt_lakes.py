@@ -27,18 +27,18 @@ from tests.support.sites import Site
 from tests.support.stopped_nodes import ship
 
 Row = dict[str, Any]
-SECRET = "the secret of b, of which no report says a word"
+SECRET = "the secret of a, of which no report says a word"
 
 
 def make_lake(folder: Path) -> Path:
     """Have `a` and `b` send each other three batches and ship their ledgers to `folder/lake`; return it.
 
-    `a` signs with the Ed25519 key `a-1`, `b` with the HMAC key `b-1`; their files are in `folder`.
+    `a` signs with the HMAC key `a-1`, `b` with the Ed25519 key `b-1`; their files are in `folder`.
     """
     key = Ed25519PrivateKey.generate()
-    (folder / "a-1.key").write_bytes(b64encode(key.private_bytes_raw()))
-    (folder / "a-1.pub").write_bytes(b64encode(key.public_key().public_bytes_raw()))
-    (folder / "b-1.key").write_text(SECRET)
+    (folder / "b-1.key").write_bytes(b64encode(key.private_bytes_raw()))
+    (folder / "b-1.pub").write_bytes(b64encode(key.public_key().public_bytes_raw()))
+    (folder / "a-1.key").write_text(SECRET)
     for node in asyncio.run(_exchange(folder)):
         ship(node.url, folder / "lake", now=node.clock.now() + MINUTE)
     return folder / "lake"
@@ -107,10 +107,10 @@ async def _exchange(folder: Path) -> tuple[Site, Site]:
 
 def keys_of(folder: Path, node: str) -> list[Row]:
     """Return the keys of the group as `node` declares them."""
-    half = {"secretFile": str(folder / "a-1.key")} if node == "a" else {"publicKeyFile": str(folder / "a-1.pub")}
+    half = {"secretFile": str(folder / "b-1.key")} if node == "b" else {"publicKeyFile": str(folder / "b-1.pub")}
     return [
-        {"id": "a-1", "owner": "a", "algorithm": "ed25519", **half},
-        {"id": "b-1", "owner": "b", "secretFile": str(folder / "b-1.key")},
+        {"id": "a-1", "owner": "a", "secretFile": str(folder / "a-1.key")},
+        {"id": "b-1", "owner": "b", "algorithm": "ed25519", **half},
     ]
 
 

@@ -82,8 +82,6 @@ class StageResults:
     """The events that the cells count as pending."""
     senders: Mapping[PairKey, tuple[str, ...]]
     mentions: Mentions = field(default_factory=Mentions)
-    confirmed: frozenset[LinkKey] = frozenset()
-    """See `confirmed_links`."""
     comparison: RowComparison = field(default_factory=RowComparison)
     without_ledgers: frozenset[PairKey] = frozenset()
     """See `pairs_without_ledgers`."""
@@ -251,7 +249,7 @@ def _silence_notes(coverage: Coverage, key: PairKey, senders: Iterable[str]) -> 
 def _proof(results: StageResults, key: PairKey, figures: PairFigures, senders: Iterable[str]) -> str:
     """Return the proof of all deliveries of a pair.
 
-    It is `receipts` only if every receipt on its senders' links is proven, and the receipts account for all
+    It is `receipts` only if public keys verify every receipt on its senders' links, and the receipts account for all
     deliveries, batch by batch, except those whose receipts are no longer kept. A delivery row that merely names a
     receipt is not enough.
     """
@@ -259,8 +257,7 @@ def _proof(results: StageResults, key: PairKey, figures: PairFigures, senders: I
     if coverage.has_ledgers(key.peer):
         return "books"
     links = [LinkKey(key.group, sender, key.peer) for sender in senders]
-    proven = coverage.verified | results.confirmed
-    is_proven = all(link in proven and not coverage.claims_on(link) for link in links)
+    is_proven = all(link in coverage.verified and not coverage.claims_on(link) for link in links)
     unkept = sum(coverage.unkept_receipts[link] for link in links)
     return "receipts" if is_proven and figures.counts[Measure.DELIVERED] > unkept else "claims"
 

@@ -99,22 +99,26 @@ def make_check(summaries: Summaries, terms: ReceiptTerms) -> ReceiptCheck:
     """Return how many of all receipts, and of the copies that peers keep, the audit has checked, and with which
     result."""
     received, copies = (_sum(receipt_counts(summaries, of_copies=which)) for which in (False, True))
+    shared = sum(
+        one.verified for one in receipt_counts(summaries, of_copies=False) if one.algorithm != Algorithm.ED25519
+    )
     return ReceiptCheck(
         percent=terms.percent,
         keys=terms.names,
         count=received.count,
         checked=received.checked,
         verified=received.verified,
+        shared=shared,
         invalid=received.invalid,
         unverifiable=_unverifiable(received),
         copies=copies.count,
         copies_checked=copies.checked,
         copies_invalid=copies.invalid,
-        statement=_statement(received, terms),
+        statement=_statement(received, shared, terms),
     )
 
 
-def _statement(found: ReceiptCount, terms: ReceiptTerms) -> str:
+def _statement(found: ReceiptCount, shared: int, terms: ReceiptTerms) -> str:
     if not found.count:
         return ""
     if not found.checked:
@@ -127,7 +131,8 @@ def _statement(found: ReceiptCount, terms: ReceiptTerms) -> str:
         "invalid": found.invalid,
     }
     words = ", ".join(f"{number:,} {words}" for words, number in others.items() if number)
-    return f"{found.verified:,} of {counted(found.count, 'receipt')} verified{f'; {words}' if words else ''}."
+    whose = f", {shared:,} of them with a shared secret: the sender could have written these, too" if shared else ""
+    return f"{found.verified:,} of {counted(found.count, 'receipt')} verified{whose}{f'; {words}' if words else ''}."
 
 
 def _unverifiable(found: ReceiptCount) -> int:

@@ -1,4 +1,4 @@
-"""Finds the links of which every receipt is proven: verified by its signature, or confirmed by the peer's ledger."""
+"""Finds the links of which every receipt is proven to be the peer's: verified with a key that only the peer has."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from eventd.audit.receipts.receipt_checks import ReceiptCount
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch
+from federation.keys import Algorithm
 
 
 class LinkKey(NamedTuple):
@@ -32,8 +33,9 @@ def receipt_counts(
 def verified_links(
     summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], damaged: Collection[str]
 ) -> frozenset[LinkKey]:
-    """Return the links with receipts, all of them verified.
+    """Return the links with receipts, all of them verified with public keys.
 
+    A shared secret verifies a receipt that the sender could have written, which is no more than its claim.
     `damaged`: the nodes whose ledgers lack receipts that may have been on any of their links.
     """
     counts: dict[LinkKey, list[ReceiptCount]] = defaultdict(list)
@@ -42,7 +44,8 @@ def verified_links(
     return frozenset(
         link
         for link, each in counts.items()
-        if link.sender not in damaged and all(one.verified == one.count for one in each)
+        if link.sender not in damaged
+        and all(one.verified == one.count and one.algorithm == Algorithm.ED25519 for one in each)
     )
 
 
@@ -73,20 +76,3 @@ def deliveries_with_unkept_receipts(rows: Iterable[Mapping[str, Any]]) -> Counte
 
 def _link(row: Mapping[str, Any]) -> LinkKey:
     return LinkKey(row["group"], row["source"], row["peer"])
-
-
-def confirmed_links(
-    summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], questioned: Iterable[Mapping[str, Any]]
-) -> frozenset[LinkKey]:
-    """Return the links whose peer has a copy of every receipt in its ledger, all of them checked and none invalid.
-
-    `questioned`: all rows of `questioned_receipts`, whatever else explains them.
-    """
-    copied = {LinkKey(one.group, one.sender, one.peer) for one in receipt_counts(summaries, of_copies=True)}
-    unproven = {
-        LinkKey(one.group, one.sender, one.peer)
-        for which in (False, True)
-        for one in receipt_counts(summaries, of_copies=which)
-        if one.invalid or one.checked < one.count
-    }
-    return frozenset(copied - unproven - {_link(row) for row in questioned})

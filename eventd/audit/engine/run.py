@@ -19,7 +19,6 @@ from eventd.audit.coverage.holes import find_holes, holes_by_ledger
 from eventd.audit.coverage.mentions import find_mentions
 from eventd.audit.coverage.receipt_links import (
     LinkKey,
-    confirmed_links,
     deliveries_with_unkept_receipts,
     deliveries_without_receipt,
     verified_links,
@@ -289,7 +288,6 @@ def _read(
             senders=read_senders(tables.rows("senders")),
             mentions=find_mentions(tables.rows("latest"), summaries, coverage),
             without_ledgers=pairs_without_ledgers(tables.rows("latest"), tables.rows("received"), coverage),
-            confirmed=confirmed_links(summaries, tables.rows("questioned")),
         )
     with watch.stage("rows"):
         _compare_rows(reader, found, rollbacks, tables, jobs)

@@ -90,7 +90,7 @@ _NOUNS = {
 
 PROOFS = {
     "books": "the peer's own ledger",
-    "receipts": "the peer's receipts",
+    "receipts": "the peer's receipts, verified with public keys",
     "claims": "the sender's claim alone",
     "callback": "the endpoint's answer 2xx, by the sender's claim: all the proof that a callback has",
     "": "nothing",

@@ -304,6 +304,8 @@ class ReceiptCheck(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 0
     checked: int = 0
     verified: int = 0
+    shared: int = 0
+    """Those of the verified ones whose secret the sender has, too: either end could have written them."""
     invalid: int = 0
     unverifiable: int = 0
     copies: int = 0

@@ -343,7 +343,7 @@ def _is_outside_selection(trail: Trail, coverage: Coverage) -> bool:
 
 
 def is_verified(trail: Trail, coverage: Coverage) -> bool:
-    """Return whether a verified receipt of the peer stands for a delivery of the event."""
+    """Return whether a receipt of the peer that a public key verifies stands for a delivery of the event."""
     link = LinkKey(trail.group, trail.sent_node, trail.peer)
     return trail.arrived_at is not None and link in coverage.verified and not coverage.without_receipt[link]
 

@@ -61,15 +61,15 @@ def test_batches_that_the_peer_recorded_beyond_the_bound_of_an_audit_are_not_for
     ("node", "peer", "keys", "expected"),
     [
         ("b", "a", (), (Kind.FORGED, NO_BATCH)),
-        ("b", "a", ("a-1",), (Kind.ERASED, UNKEPT_BATCH)),
+        ("b", "a", ("a-1",), (Kind.DISAGREEMENT, SHARED_KEY)),
         ("a", "b", (), (Kind.FORGED, NO_BATCH)),
-        ("a", "b", ("b-1",), (Kind.DISAGREEMENT, SHARED_KEY)),
+        ("a", "b", ("b-1",), (Kind.ERASED, UNKEPT_BATCH)),
     ],
 )
 def test_a_batch_that_brought_nothing_new_and_is_gone_at_the_peer_is_judged_by_its_signature(
     made: Path, tmp_path: Path, node: str, peer: str, keys: Sequence[str], expected: tuple[Kind, str]
 ) -> None:
-    """`a` signs with Ed25519, `b` with HMAC. No event at the peer has the time of the batch, as if it had had them."""
+    """`a` signs with HMAC, `b` with Ed25519. No event at the peer has the time of the batch, as if it had had them."""
     lake = copy_of(made / "lake", tmp_path)
     batch = rows(lake, Ledger.RECEIPTS, node)[1]
     at = batch["peer_recorded_at"]

@@ -33,6 +33,7 @@ from tests.support.receipt_lakes import (
 from tests.support.shipped import rows
 
 NO_KEYS = "Receipts not verified: no keys were given."
+SHARED = ", 3 of them with a shared secret: the sender could have written these, too"
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,8 @@ def test_with_all_keys_every_receipt_is_verified_and_only_public_keys_prove_it_t
     made: Path, tmp_path: Path
 ) -> None:
     report = audited(made / "lake", tmp_path / "out", write_keys(made, "a-1", "b-1"))
-    assert (report.verdict, report.headline[-1]) == ("complete", "6 of 6 receipts verified.")
+    assert (report.verdict, report.headline[-1]) == ("complete", f"6 of 6 receipts verified{SHARED}.")
+    assert (report.receipt_check.verified, report.receipt_check.shared) == (6, 3)
     proofs = {one.algorithm: (one.verified, one.invalid, one.proves_to_others) for one in report.receipts}
     assert proofs == {"ed25519": (3, 0, True), "hmac-sha256": (3, 0, False)}
     assert report.settings.keys == report.receipt_check.keys == ("edge/a-1", "edge/b-1")
@@ -110,7 +112,7 @@ def test_a_bad_receipt_that_is_counted_only_is_not_counted_again_when_the_peer_h
 
 
 def test_a_receipt_whose_key_was_not_given_is_counted_as_such(made: Path, tmp_path: Path) -> None:
-    report = audited(made / "lake", tmp_path / "out", write_keys(made, "a-1"))
+    report = audited(made / "lake", tmp_path / "out", write_keys(made, "b-1"))
     assert report.headline[-1] == "3 of 6 receipts verified; 3 signed with keys that were not given."
     assert report.receipt_check.unverifiable == 3
 
@@ -211,7 +213,8 @@ def test_a_signature_that_does_not_verify_is_found_with_the_key_alone(
         " the signature does not fit"
     )
     assert finding.evidence[0].key_id == key
-    assert report.headline[-1] == "5 of 6 receipts verified; 1 invalid."
+    shared = SHARED if key == "b-1" else SHARED.replace("3", "2")
+    assert report.headline[-1] == f"5 of 6 receipts verified{shared}; 1 invalid."
 
 
 def test_a_receipt_with_all_digests_made_to_fit_differs_from_the_copy_and_from_its_signature(
@@ -306,13 +309,24 @@ def test_receipts_prove_the_deliveries_to_a_peer_without_ledgers_only_if_they_ar
     assert list(proofs.values()) == ["claims", "claims", "receipts"]
 
 
-def test_receipts_prove_deliveries_if_the_peers_ledger_has_a_copy_of_each(made: Path, tmp_path: Path) -> None:
+def test_receipts_that_a_shared_secret_verifies_are_claims_of_the_sender_who_has_it_too(
+    made: Path, tmp_path: Path
+) -> None:
     lake = copy_of(made / "lake", tmp_path)
-    batch = first_batch(lake)
+    _remove(lake, "landing/*/*/node=a-*/*")
+    _remove(lake, "nodes/a-*/*")
+    report = audited(lake, tmp_path / "out", write_keys(made, "a-1", "b-1"), without_ledgers=("a",))
+    assert (_pair(report, "b", "a").proof, report.receipt_check.shared) == ("claims", 3)
+    assert (
+        "3 receipts verified with a shared secret prove no delivery" in (tmp_path / "out" / "report.html").read_text()
+    )
+
+
+def test_copies_in_the_lake_alone_confirm_no_receipt(made: Path, tmp_path: Path) -> None:
+    """A program that can write to the lake writes both; a state of the peer says that these are its ledgers."""
+    lake = copy_of(made / "lake", tmp_path)
     _remove(lake, "nodes/b-*/*")
-    assert _pair(audited(lake, tmp_path / "out"), "a", "b").proof == "receipts"
-    change_rows(lake, Ledger.RECEIPTS, "a", of_batch(batch, _text(_batch, digest=True, header=True)))
-    assert _pair(audited(lake, tmp_path / "other"), "a", "b").proof == "claims", "one copy is another"
+    assert _pair(audited(lake, tmp_path / "out"), "a", "b").proof == "claims"
 
 
 def test_a_verified_receipt_proves_a_delivery_whose_proof_is_in_a_damaged_ledger(made: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from eventd.audit.arrays.columns import Columns
 from eventd.audit.coverage.coverage import Coverage
-from eventd.audit.coverage.receipt_links import LinkKey, confirmed_links, deliveries_without_receipt
+from eventd.audit.coverage.receipt_links import LinkKey, deliveries_without_receipt, verified_links
 from eventd.audit.receipts.receipt_checks import ReceiptCount, ReceiptResults
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
 from eventd.audit.report.findings import NO_BATCH, REPEATED_RECEIPT, TWO_RECEIPTS
@@ -87,18 +87,16 @@ def test_a_peer_that_was_restored_may_have_recorded_a_batch_twice_with_two_recei
     assert flags([receipt(1)], [lost]) == [{"other"}]
 
 
-def test_links_are_confirmed_only_if_every_receipt_and_every_copy_was_checked_and_no_receipt_is_in_question() -> None:
-    def confirmed(checked: int, copies: int, questioned: Sequence[Row] = ()) -> bool:
-        counts = [(False, ReceiptCount(*LINK, "ed25519", 2, checked)), (True, ReceiptCount(*LINK, "", 2, copies))]
-        summaries = {
-            NodeEpoch("b" if of_copies else "a", "e"): [LedgerSummary(receipts=ReceiptResults(of_copies, [one]))]
-            for of_copies, one in counts
-        }
-        return LINK in confirmed_links(summaries, questioned)
+def test_links_are_verified_only_if_public_keys_verify_every_receipt() -> None:
+    def verified(*counts: ReceiptCount, damaged: Sequence[str] = ()) -> bool:
+        summaries = {NodeEpoch("a", "e"): [LedgerSummary(receipts=ReceiptResults(False, [*counts]))]}
+        return LINK in verified_links(summaries, damaged)
 
-    assert confirmed(2, 2)
-    assert not any(confirmed(*counts) for counts in ((0, 0), (1, 2), (2, 1)))
-    assert not confirmed(2, 2, questions([receipt(1)], []))
+    whole = ReceiptCount(*LINK, "ed25519", 2, 2, 2)
+    assert verified(whole)
+    assert not verified(whole, damaged=["a"])
+    assert not verified(ReceiptCount(*LINK, "ed25519", 2, 2, 1))
+    assert not verified(whole, ReceiptCount(*LINK, "hmac-sha256", 1, 1, 1)), "the sender has the secret, too"
 
 
 def test_a_link_with_two_receipts_of_one_batch_has_deliveries_that_no_receipt_shows() -> None:
