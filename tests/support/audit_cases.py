@@ -180,6 +180,7 @@ def everything_broken() -> Report:
             ("01a1f985-batch",),
             "the sender holds a receipt of a batch that is not in the peer's ledger",
         ),
+        Finding(Kind.SQUATTED, "edge", "east", "", 12, 12, (event_id(12),), "west refused the event of east"),
         Finding(Kind.LOOP, "edge", "north", "north", 31, 31, (event_id(31),), "delivered to its own source"),
         Finding(Kind.DISAGREEMENT, "edge", "west", "north", 44, 45, (event_id(44), event_id(45)), NOT_HELD),
         Finding(

@@ -25,6 +25,7 @@ from eventd.audit.segments.row_sums import RangeSum
 from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, RangeCheck, SegmentJob, SegmentJobs
 from eventd.audit.segments.seq_runs import SeqRun
 from eventd.audit.segments.spark_tasks import FileShares, group_files, run_on_files
+from eventd.audit.segments.taken_ids import TakenId
 from eventd.audit.segments.tree_leaves import TreeLeaves
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
@@ -248,6 +249,12 @@ class LakeReader:
         return [
             (near[name].manifest.node, one) for name, one in known if one is not None and name not in self.unreadable
         ]
+
+    @property
+    def taken_ids(self) -> list[TakenId]:
+        """Return the events of the requested hours that a peer refused because it has their ids from other sources."""
+        known = ((name, entry.taken) for name, entry in sorted(self.state.entries.items()) if name in self._near)
+        return [one for name, taken in known if name not in self.unreadable for one in taken]
 
     @cached_property
     def _near(self) -> dict[str, Segment]:

@@ -67,6 +67,7 @@ from eventd.audit.verdicts.reconcile import add_pairs
 from eventd.audit.verdicts.refused_events import unanswered_events, with_slots
 from eventd.audit.verdicts.row_comparison import group_uneven
 from eventd.audit.verdicts.selection_verdicts import selection_discrepancies
+from eventd.audit.verdicts.squatted_ids import find_squatted
 from eventd.audit.verdicts.tree_findings import Trees, judge_trees
 from eventd.audit.verdicts.unclaimed_batches import unclaimed_discrepancies
 from eventd.errors import EventdError
@@ -295,7 +296,8 @@ def _read(
         with watch.stage("trees"):
             erased = [one for one in found.findings if one.kind is Kind.ERASED and not one.peer]
             found.trees = judge_trees(trees, reader.leaves, reader.survey, coverage, erased, reader.unread)
-            found.findings = in_order([*found.findings, *found.trees.findings])
+            squatted = find_squatted(reader.taken_ids, reader.rows, found.trees.reports)
+            found.findings = in_order([*found.findings, *found.trees.findings, *squatted])
     return found
 
 

@@ -23,6 +23,7 @@ from eventd.audit.segments.plan import ClockOffsets
 from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.audit.segments.segment_jobs import SegmentJob, TaskResult
 from eventd.audit.segments.seq_runs import SeqRun
+from eventd.audit.segments.taken_ids import TakenId
 from eventd.audit.segments.tree_leaves import TreeLeaves
 from eventd.errors import Conflict, LakeUnavailable, NotFound
 from eventd.lake.file_sizes import MOST_KEPT, TooLargeFile
@@ -34,7 +35,7 @@ from eventd.lake.writer import Segment
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 23
+VERSION: Final = 24
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 HashKey = Annotated[bytes, msgspec.Meta(max_length=64)]
 """A key of the hashes of rows, of at most the length that these hashes accept."""
@@ -44,7 +45,8 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that was read: its digest, the file with its cells, and their parameters.
 
     `ranges`: see `ranges_of`. `read_at`: when its bytes were last compared with its digest (microseconds). `runs` and
-    `digests`: those of a segment of `events`, `leaves` of a node with trees. `sums`: see `TaskResult`.
+    `digests`: those of a segment of `events`, `leaves` of a node with trees; `taken`: those of one of `deliveries`.
+    `sums`: see `TaskResult`.
     """
 
     sha256: str
@@ -59,6 +61,7 @@ class KnownSegment(msgspec.Struct, frozen=True, kw_only=True):
     digests: DigestResult | None = None
     sums: list[RangeSum] = []
     leaves: TreeLeaves | None = None
+    taken: list[TakenId] = []
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -110,6 +113,7 @@ class State(msgspec.Struct, kw_only=True):
             digests=result.digests.get(job.name),
             sums=result.sums[job.name],
             leaves=result.leaves.get(job.name),
+            taken=result.taken.get(job.name, []),
         )
 
     def knows_ranges(self, segment: Segment) -> bool:

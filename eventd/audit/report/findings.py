@@ -35,6 +35,7 @@ class Kind(StrEnum):
     DUPLICATE = "duplicate"  # delivered more than once by one sender to one peer
     # held by the peer but never recorded by its source; or a receipt that the peer never gave, or that was edited
     FORGED = "forged"
+    SQUATTED = "squatted"  # two sources signed an event with one id, and a peer refused that of one of them
     LOOP = "loop"  # delivered to its own source, or to one peer by two senders
     # the ledger of one side has the delivery, the other's does not; two receipts of a batch, or one that counts fewer
     # events than the sender has deliveries; a reason for not sending an event that other rows contradict; or a delivery

@@ -42,6 +42,10 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
         "Held by the peer though its source never recorded it, or with a receipt that the peer never gave, that is "
         "there twice, or that is not what its digest, its row or its signature says.",
     ),
+    Kind.SQUATTED: (
+        "Ids of two sources",
+        "Two sources signed an event with the same id, and a peer that had got one of them refused the other.",
+    ),
     Kind.LOOP: ("In a loop", "Delivered to its own source, or to one peer by two senders."),
     Kind.DISAGREEMENT: (
         "Ledgers that disagree",
@@ -71,6 +75,7 @@ SHORT: dict[Kind, str] = {
     Kind.FORK: "fork",
     Kind.DUPLICATE: "twice",
     Kind.FORGED: "forged",
+    Kind.SQUATTED: "squatted",
     Kind.LOOP: "loop",
     Kind.DISAGREEMENT: "disputed",
     Kind.CORRUPT: "corrupt",

@@ -32,6 +32,7 @@ from eventd.audit.segments.refused_counts import REFUSED_COLUMNS, count_refused_
 from eventd.audit.segments.row_sums import RangeSum, range_sums, summed_columns
 from eventd.audit.segments.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
 from eventd.audit.segments.spark_tasks import OpenFile
+from eventd.audit.segments.taken_ids import TAKEN_COLUMNS, TakenId, find_taken_ids
 from eventd.audit.segments.tree_leaves import LEAF_COLUMNS, LeafTerms, TreeLeaves, TreeMove, find_leaves
 from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
@@ -91,8 +92,8 @@ class TaskResult(msgspec.Struct, kw_only=True):
     """The result of a task, by name of the segment: number of rows, errors of corrupt ones, summaries of small ledgers.
 
     `file` has the cells; `written`: its size and digest; the caller of `CellMaker` sets both. `runs` and `digests`:
-    those of segments of `events`, `leaves` those of nodes with trees; `sums`: those of all rows of the segment, and
-    then those of the job's `ranges`.
+    those of segments of `events`, `leaves` those of nodes with trees; `taken`: those of segments of `deliveries`;
+    `sums`: those of all rows of the segment, and then those of the job's `ranges`.
     """
 
     file: str = ""
@@ -104,6 +105,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
     digests: dict[str, DigestResult] = {}
     sums: dict[str, list[RangeSum]] = {}
     leaves: dict[str, TreeLeaves] = {}
+    taken: dict[str, list[TakenId]] = {}
 
 
 class SegmentJobs:
@@ -194,7 +196,9 @@ def _cells(lake: FileReader, job: SegmentJob, terms: ReceiptTerms, result: TaskR
         result.digests[job.name] = check_digests(rows, job.digests)
         return sum_events(job.name, rows, job.links, job.since, job.key)
     if book is Ledger.DELIVERIES:
-        rows = _read(lake, segment, (*DELIVERY_COLUMNS, *COUNT_COLUMNS, *REFUSED_COLUMNS))
+        rows = _read(lake, segment, (*DELIVERY_COLUMNS, *COUNT_COLUMNS, *REFUSED_COLUMNS, *TAKEN_COLUMNS))
+        if taken := find_taken_ids(rows):
+            result.taken[job.name] = taken
         result.sums[job.name] = _sums(job, rows)
         sums = sum_deliveries(job.name, rows, job.skews, job.since, job.key)
         counts = [count_deliveries(job.name, rows, job.key), count_refused_rows(job.name, rows)]

@@ -5,6 +5,7 @@ One audit is of all groups, because they do not concern each other.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.audit.engine.request import AuditRequest
+from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report
 from eventd.lake.history_rows import write_hashes
 from eventd.log.core.eventlog import EventLog
@@ -42,18 +44,18 @@ EVENTS = 520
 class Node(LedgerStore):
     """Node `a` with a tree in each group."""
 
-    async def grow(self, group: str, *ids: str) -> None:
+    async def grow(self, group: str, *ids: str, node: str = "a") -> None:
         """Open the tree of a group where that is due, and publish events."""
         topic = await self.log.topic(f"group:{group}")
-        await self.log.database.write(open_tree, topic, TreeOwner(group, "a", KEY), NOON)
-        await self.publish(*(draft(id, group=group, node="a") for id in ids), group=group)
+        await self.log.database.write(open_tree, topic, TreeOwner(group, node, KEY), NOON)
+        await self.publish(*(draft(id, group=group, node=node) for id in ids), group=group)
 
-    async def seal(self, group: str) -> None:
+    async def seal(self, group: str, node: str = "a") -> None:
         """Sign a checkpoint of all that is there."""
         topic = await self.log.topic(f"group:{group}")
         hashed = await self.log.database.read(hash_new, topic, EVENTS)
         assert hashed is not None
-        assert await self.log.database.write(store_checkpoint, hashed, TreeOwner(group, "a", KEY), NOON) is not None
+        assert await self.log.database.write(store_checkpoint, hashed, TreeOwner(group, node, KEY), NOON) is not None
 
 
 async def open_node(url: str) -> Node:
@@ -231,3 +233,32 @@ async def test_a_tree_that_ends_before_a_size_that_a_witness_has_cosigned_was_ta
     # Both databases are copies of one, which is the other finding.
     assert findings(report) == [("epoch", "", 0, 0), ("rolled_back", "g", 3, 8)]
     assert "b has cosigned size 9" in report.findings[0].detail
+
+
+async def test_an_id_that_two_sources_signed_is_found_where_a_peer_refused_one_of_the_events(
+    migrated_sqlite_url: str, tmp_path: Path
+) -> None:
+    lake, other = tmp_path / "lake", f"sqlite:///{tmp_path / 'b.db'}"
+    shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), tmp_path / "b.db")
+    node = await open_node(migrated_sqlite_url)
+    await node.declare("b", group="g")
+    await node.grow("g", "free", "taken")
+    await node.seal("g")
+    await node.settle("b", 0, 2, 1, group="g", exceptions=[(2, "id_conflict")])
+    await close(node)
+    ship(migrated_sqlite_url, lake, now=LATER)
+    assert not squatted(audit(LakeFiles(lake))), "nothing shows that the peer has an event of another source"
+    peer = await open_node(other)
+    await peer.declare(group="g", node="b")
+    await peer.grow("g", "taken", node="b")
+    await peer.seal("g", node="b")
+    await close(peer)
+    ship(other, lake, now=LATER)
+    (found,) = squatted(audit(LakeFiles(lake)))
+    assert (found.group, found.source, found.first, found.ids) == ("g", "a", 2, ("taken",))
+    assert "b refused the event of a " in found.detail
+    assert re.search(r"the id was also used by b at .*, as leaf 1 of the tree", found.detail)
+
+
+def squatted(report: Report) -> list[Finding]:
+    return [one for one in report.findings if one.kind is Kind.SQUATTED]
