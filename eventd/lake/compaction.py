@@ -8,14 +8,16 @@ the ledgers of a node; two at the same time do the work twice, without harm.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
 from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.expiry import Expiry, Mark, read_expiry, write_expiry
+from eventd.lake.file_tree import without_replaced
 from eventd.lake.layout import (
     ARCHIVE,
     DATA,
@@ -31,7 +33,7 @@ from eventd.lake.layout import (
     state_path,
 )
 from eventd.lake.listed_files import read_small
-from eventd.lake.manifest import Manifest, NodeState, SegmentRange, Unreadable, decode, encode
+from eventd.lake.manifest import Manifest, NodeState, SegmentRange, Unreadable, decode
 from eventd.lake.reader import read_segment, read_state, state_files
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_checks import manifest_fault
@@ -81,19 +83,30 @@ class _Files(NamedTuple):
         return [*self.landing, *self.archive]
 
 
+Announce = Callable[[SegmentName, str, bytes], None]
+"""A function that gets the place of a new segment of the archive, its node, and its manifest before this is written."""
+
+
 def compacting(
-    storage: Storage, nodes: Collection[str], *, now: int, after: int, grace: int = GRACE, most: int = ARCHIVE_ROWS
+    storage: Storage,
+    nodes: Collection[str],
+    *,
+    now: int,
+    after: int,
+    grace: int = GRACE,
+    most: int = ARCHIVE_ROWS,
+    announce: Announce | None = None,
 ) -> Iterator[Done]:
     """Compact the closed days of the nodes with these names, and yield the result of each step.
 
     A day is closed `after` microseconds past its end. Data files that an interrupted run left are deleted immediately;
     segments that a file of the archive replaces are deleted when that file is `grace` microseconds old. `most`: see
-    `ARCHIVE_ROWS`. Raises LakeUnavailable, MissingExtra.
+    `ARCHIVE_ROWS`; `announce`: see `Announce`. Raises LakeUnavailable, MissingExtra.
     """
     names = {slug(node): node for node in nodes}
     for key, files in sorted(_list(storage, names).items()):
         storage.delete(place.data for place in files.unfinished if _is_left_over(place, files))
-        yield from _compact(storage, names[key.slug], files, now, after, most)
+        yield from _compact(storage, names[key.slug], files, now, after, most, announce)
         yield from _remove_archived(storage, files, now - grace)
 
 
@@ -159,14 +172,16 @@ def _is_left_over(place: SegmentName, files: _Files) -> bool:
 # --- compaction -----------------------------------------------------------------------------------------------------
 
 
-def _compact(storage: Storage, node: str, files: _Files, now: int, after: int, most: int) -> Iterator[Done]:
+def _compact(
+    storage: Storage, node: str, files: _Files, now: int, after: int, most: int, announce: Announce | None
+) -> Iterator[Done]:
     by_day: defaultdict[str, list[SegmentName]] = defaultdict(list)
     for place in choose([place for place in files.landing if holes(files.archive, Span(place.after, place.upto))]):
         if _end_of(place.day) + after <= now:
             by_day[place.day].append(place)
     for day, places in sorted(by_day.items()):
         for run in _runs(_read_manifests(storage, places), most):
-            for segment in _merge(storage, node, day, run, now):
+            for segment in _merge(storage, node, day, run, now, announce):
                 files.archive.append(segment.place)
                 yield Done(compacted=len(segment.manifest.replaces))
 
@@ -196,7 +211,9 @@ def _runs(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
         yield run
 
 
-def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: int) -> Iterator[Segment]:
+def _merge(
+    storage: Storage, node: str, day: str, run: Sequence[Segment], now: int, announce: Announce | None
+) -> Iterator[Segment]:
     """Write the rows of a run of segments to one file of the archive, and yield the new segment.
 
     If a segment is invalid, or the file would take too much memory, each half of the run is merged on its own, until
@@ -215,12 +232,13 @@ def _merge(storage: Storage, node: str, day: str, run: Sequence[Segment], now: i
             leaves=any(segment.manifest.leaves for segment in run),
             replaces=tuple(segment.place.name for segment in run),
             lost=tuple(lost for segment in run for lost in segment.manifest.lost),
+            announce=None if announce is None else partial(announce, place, node),
         )
     except (BadSegment, TooLargeSegment):
         if len(run) > 1:
             middle = len(run) // 2
-            yield from _merge(storage, node, day, run[:middle], now)
-            yield from _merge(storage, node, day, run[middle:], now)
+            yield from _merge(storage, node, day, run[:middle], now, announce)
+            yield from _merge(storage, node, day, run[middle:], now, announce)
 
 
 def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[Done]:
@@ -243,8 +261,9 @@ def _remove_archived(storage: Storage, files: _Files, before: int) -> Iterator[D
             yield Done(removed=1)
             continue
         _remove(storage, parts)
-        kept = msgspec.structs.replace(found[0].manifest, replaces=())  # or it would list segments that no longer exist
-        storage.put(whole.manifest, encode(kept))
+        text = read_small(storage, [whole.manifest]).get(whole.manifest)
+        if text is not None:  # or it would list segments that no longer exist
+            storage.put(whole.manifest, without_replaced(text))
         yield Done(removed=len(parts))
 
 

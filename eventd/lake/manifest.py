@@ -163,6 +163,17 @@ class SegmentRange(msgspec.Struct, frozen=True, kw_only=True):
     upto: Number
 
 
+class FileTreeState(msgspec.Struct, frozen=True, kw_only=True):
+    """The tree of the files of a node, see `file_tree`: the signed `note` with its size and root, and the verifier key.
+
+    `hashes` (hex) are the roots of the perfect subtrees, from which the node continues the tree.
+    """
+
+    key: str
+    note: str
+    hashes: tuple[str, ...]
+
+
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """How far the ledgers of one node and epoch are shipped.
 
@@ -172,7 +183,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     numbers without rows have no segments, or later, until the cursor follows. `began_at` is when the first state of the
     epoch was written, `as_of` when this one was. `interval` is how often the node looks for rows to ship, in
     microseconds. `closed_at` is when an operator closed the ledgers; 0: in service. In the file, `later_books` and
-    `later_segments` have the ledgers `LATER`; a state that was decoded has all in `books` and `segments`.
+    `later_segments` have the ledgers `LATER`; a state that was decoded has all in `books` and `segments`. `tree` is
+    signed if the node has a key; None without one, and in states of earlier versions.
     """
 
     schema: int = SCHEMA_VERSION
@@ -191,6 +203,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: int = 0
     later_books: dict[Ledger, Number] = {}
     later_segments: dict[Ledger, SegmentRange] = {}
+    tree: FileTreeState | None = None
 
 
 class LakeHead(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -61,13 +61,14 @@ def write_segment(
     leaves: bool = False,
     replaces: tuple[str, ...] = (),
     lost: tuple[LostRows, ...] = (),
+    announce: Callable[[bytes], None] | None = None,
 ) -> Segment:
     """Write a segment with its manifest: the `rows` of a ledger with numbers in (place.after, place.upto], ascending.
 
     A segment of the same name is replaced. `rows` have the columns of `arrow_schema(place.book)`, of which those of
-    leaves are written only with `leaves`; several tables are
-    written one after the other, about one row group at a time. `now` is in microseconds. Raises Invalid for row groups
-    out of order, rows out of the range, more than `MOST_ROWS`, or no rows at all, TooLargeSegment, and LakeUnavailable.
+    leaves are written only with `leaves`; of several tables, about one row group is written at a time. `announce` gets
+    the manifest before it is written. `now` is in microseconds. Raises Invalid for row groups out of order, rows out of
+    the range, more than `MOST_ROWS`, or no rows at all, TooLargeSegment, and LakeUnavailable.
     """
     plan = Manifest(
         book=place.book,
@@ -102,10 +103,11 @@ def write_segment(
         size, digest = draft.written
         if size > MOST_BYTES:
             raise TooLargeSegment(f"{place.name} cannot hold its rows: its file would have {size:,} bytes")
-        manifest = msgspec.structs.replace(
-            plan, rows=summary.rows, bytes=size, sha256=digest, slots=summary.slots, times=summary.times
-        )
+        counts = {"rows": summary.rows, "slots": summary.slots, "times": summary.times}
+        manifest = msgspec.structs.replace(plan, bytes=size, sha256=digest, **counts)
         text = _encode(place, manifest)
+    if announce is not None:
+        announce(text)
     storage.put(place.manifest, text)
     return Segment(place, manifest)
 

@@ -95,6 +95,7 @@ def _terms(log: EventLog, settings: Settings) -> Terms:
         retention=settings.lake_retention,
         nice=settings.lake_nice,
         interval=int(settings.lake_interval * SECOND),
+        keys=str(settings.data_dir if log.database.path is None else log.database.path.parent),
     )
 
 

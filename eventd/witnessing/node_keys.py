@@ -65,6 +65,14 @@ def read_witness_key(folder: Path, group: str, node: str) -> str | None:
     return NoteSigner(witness_name(group, node), WITNESS_KEY, _keys(secrets).witness).key.text()
 
 
+def read_history_keys(folder: Path) -> NodeKeys | None:
+    """Return the keys in this folder; None before the node has made them, and if the file cannot be used."""
+    try:
+        return _keys({WITNESS: bytes(_BYTES)} | _parse((folder / KEY_FILE).read_text(encoding="ascii")))
+    except (OSError, ValueError):
+        return None
+
+
 def stamp_of(folder: Path) -> int:
     """Return a number that changes when the key file is replaced; 0 without one."""
     try:

@@ -6,6 +6,7 @@ proofs       inclusion and consistency: which subtrees a proof consists of, and 
 forms        the one form in which numbers, hashes and signatures are written
 notes        signed notes and verifier keys (C2SP signed-note)
 checkpoints  the size and root of a tree, as a note that its node signs (C2SP tlog-checkpoint)
+lake_checkpoints  the same of the files that a node has written to a lake, with the digest of its state
 cosignatures what a witness adds to a checkpoint (C2SP tlog-cosignature)
 entries      the leaves of a tree: events, and the opening entry at index 0
 witnessing   what a witness checks before it cosigns, and what it knows of the keys of others

@@ -195,6 +195,7 @@ def everything_broken() -> Report:
         ),
         Finding(Kind.ROLLED_BACK, "", "east", "", 70_001, 71_000, (), "an earlier audit saw these rows of events"),
         Finding(Kind.UNSEALED, "edge", "east", "", 900, 904, (f"{TREE}/900-904",), "no checkpoint", 5),
+        Finding(Kind.LAKE_REWRITTEN, "", "east", "", 0, 0, ("nodes/east-1/e.json",), "its state was changed"),
         Finding(Kind.EPOCH, "", "west", "", 0, 0, (), "from 4f1d0c7a92be to 99aa12bc0e5f at 2026-11-20 09:11:00 UTC"),
     ]
     by_name = {(p.source, p.peer): p for p in pairs}

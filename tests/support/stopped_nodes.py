@@ -7,25 +7,52 @@ from pathlib import Path
 
 from msgspec.structs import astuple
 
-from eventd.egress.lake.protocol import Answer, CursorsMissing, Failure, RoundEnd, Shipment, Terms, cursor_name
+from eventd.egress.lake.protocol import (
+    Answer,
+    CursorsMissing,
+    Failure,
+    RoundEnd,
+    Shipment,
+    Terms,
+    TidyResult,
+    cursor_name,
+)
 from eventd.egress.lake.shipper import Shipper
 from eventd.egress.lake.sink import enrol
 from eventd.lake.extract import EvictedRows, note_lost
 from eventd.log.core.head import lock_head
 from eventd.log.cursors.cursors import Step, apply_step
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
 
 _MOST_STEPS = 1000
 
 
-def ship(url: str, lake: Path, *, now: int, payloads: bool = False) -> None:
-    """Ship everything that a stopped node recorded before `now` (microseconds), less ten seconds, to the lake."""
+def ship(
+    url: str, lake: Path, *, now: int, payloads: bool = False, keys: Path | None = None, compact: bool = False
+) -> None:
+    """Ship everything that a stopped node recorded before `now` (microseconds), less ten seconds, to the lake.
+
+    With `keys`, the folder of its key file, it signs what it writes; with `compact`, it also archives closed days.
+    """
     terms = Terms(
-        database=url, lake=str(lake), rows=100_000, payloads=payloads, compact_after=0, retention=0, nice=0, interval=0
+        database=url,
+        lake=str(lake),
+        rows=100_000,
+        payloads=payloads,
+        compact_after=int(compact),
+        retention=0,
+        nice=0,
+        interval=0,
+        keys="" if keys is None else str(keys),
     )
     with closing(Database(url)) as database:
         shipper = Shipper(terms, database)
         _ship_round(shipper, database, now)
+        while compact and isinstance(done := shipper.tidy(now), TidyResult) and done.more:
+            pass
+        if compact:
+            _ship_round(shipper, database, now + 60 * SECOND)
 
 
 def _ship_round(shipper: Shipper, database: Database, now: int) -> None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
 from eventd.audit.coverage.coverage import Coverage
+from eventd.audit.coverage.file_trees import FileTreeFindings
 from eventd.audit.coverage.mentions import Mentions
 from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.coverage.rollbacks import DeletedRange
@@ -93,6 +94,7 @@ class StageResults:
     """Segments whose content differs from what an earlier audit read, with the time of discovery (microseconds)."""
     history: HistoryUse = field(default_factory=HistoryUse)
     trees: TreeFindings = field(default_factory=TreeFindings)
+    files: FileTreeFindings = field(default_factory=FileTreeFindings)
 
     @cached_property
     def open_slots(self) -> dict[tuple[Kind, PairKey], Counter[int]]:
@@ -374,6 +376,6 @@ def make_totals(results: StageResults, pairs: Sequence[Pair]) -> Totals:
     # either.
     history = results.history
     sure = sure and not (results.coverage.silences or results.rewritten or history.deleted or history.lost_at)
-    sure = sure and not results.trees.doubts
+    sure = sure and not (results.trees.doubts or results.files.doubts)
     totals.completeness = completeness_of(totals, sure=sure)
     return totals

@@ -75,6 +75,7 @@ def make_nodes(results: StageResults) -> list[NodeReport]:
             head=last.head,
             states={f"{group.group}/{peer.peer}": peer.state for group in last.groups for peer in group.peers},
             closed_at=format_time(last.closed_at) if last.closed_at else None,
+            signed_at=format_time(last.as_of) if last.node in results.files.signed else None,
             skew=_skew_of(results, last.node),
         )
         if (silence := results.coverage.silences.get(last.node)) and silence.kind == "silent":

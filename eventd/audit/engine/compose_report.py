@@ -80,6 +80,7 @@ def compose_report(
             *report_details.history_limitations(found.history),
             *report_details.strays(found.survey.strays),
             *found.trees.doubts,
+            *found.files.doubts,
         ),
         notices=tuple(make_notices(found, request.patience)),
         work=_work(reader),

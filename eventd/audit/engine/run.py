@@ -15,6 +15,7 @@ from eventd.audit.assembly.output_files import write_output
 from eventd.audit.coverage.absent_ledgers import pairs_without_ledgers
 from eventd.audit.coverage.clock_shifts import clock_shifts
 from eventd.audit.coverage.coverage import Coverage, find_coverage
+from eventd.audit.coverage.file_trees import judge_files
 from eventd.audit.coverage.holes import find_holes, holes_by_ledger
 from eventd.audit.coverage.mentions import find_mentions
 from eventd.audit.coverage.receipt_links import (
@@ -298,6 +299,8 @@ def _read(
             found.trees = judge_trees(trees, reader.leaves, reader.survey, coverage, erased, reader.unread)
             squatted = find_squatted(reader.taken_ids, reader.rows, found.trees.reports)
             found.findings = in_order([*found.findings, *found.trees.findings, *squatted])
+    found.files = judge_files(reader.lake.open(reader.spark), reader.survey, request.policy)
+    found.findings = in_order([*found.findings, *found.files.findings])
     return found
 
 

@@ -46,6 +46,7 @@ class Kind(StrEnum):
     # below the last one that was signed
     ROLLED_BACK = "rolled_back"
     UNSEALED = "unsealed"  # own events without a leaf, or without a checkpoint after a minute
+    LAKE_REWRITTEN = "lake_rewritten"  # a manifest or a state is not in the tree of the files that its node signed
     EPOCH = "epoch"  # the ledgers of a node have a second epoch
 
 

@@ -63,6 +63,11 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
         "Not in the history",
         "Own events of a node that no checkpoint covers, a minute after their record.",
     ),
+    Kind.LAKE_REWRITTEN: (
+        "Rewritten lake",
+        "Manifests or states that are not what their node signed: they were changed, added or removed by another "
+        "program.",
+    ),
     Kind.EPOCH: ("Changes of epoch", "A node's log began a new epoch, or two nodes use one name."),
 }
 """The heading of each kind of finding, and its meaning."""
@@ -81,6 +86,7 @@ SHORT: dict[Kind, str] = {
     Kind.CORRUPT: "corrupt",
     Kind.ROLLED_BACK: "rolled back",
     Kind.UNSEALED: "unsealed",
+    Kind.LAKE_REWRITTEN: "rewritten lake",
     Kind.EPOCH: "epoch",
 }
 
@@ -90,6 +96,7 @@ _NOUNS = {
     Kind.FORGED: "case",
     Kind.CORRUPT: "segment",
     Kind.ROLLED_BACK: "node",
+    Kind.LAKE_REWRITTEN: "file",
     Kind.EPOCH: "change",
 }
 

@@ -211,6 +211,8 @@ class NodeReport(msgspec.Struct, kw_only=True):
     """How long it has been silent, in seconds."""
     closed_at: str | None = None
     """The time at which an operator declared it out of service."""
+    signed_at: str | None = None
+    """The time of its last report, if it signed what it wrote to the lake, and all of it is as it was."""
     skew: Skew | None = None
     """The offset of its clock to the reference clock, by which `proven_until` is given; None if unknown."""
 

@@ -11,7 +11,7 @@ creates and moves the cursors.
 A segment is named by the range that it covers, and its range begins where the previous one ended. After a crash at any
 point, the next attempt finds either no manifest and writes the segment again, or one, and only moves the cursor.
 
-May import: egress.loop, lake, lake.extract, log.core, log.cursors, processes, runtime, store.engine.
+May import: egress.loop, lake, lake.extract, log.core, log.cursors, processes, runtime, store.engine, witnessing.
 """
 
 from __future__ import annotations

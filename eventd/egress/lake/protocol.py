@@ -20,7 +20,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     their end; segments of days older than `retention` expire, and are deleted a day later; 0 for never. `interval` is
     the time between the end of a round and the begin of the next, which may also begin earlier. These times are in
     microseconds. `claim` names the claim of the node on its database. `nice`: how far the process lowers its priority,
-    from 0 to 19.
+    from 0 to 19. `keys`: the folder with the key file of histories, which also signs the states.
     """
 
     database: str
@@ -32,6 +32,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     retention: int
     nice: int
     interval: int = 0
+    keys: str = ""
 
     def __repr__(self) -> str:
         """Return the name of the class alone: the addresses of database and lake may hold secrets."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -28,15 +29,16 @@ from eventd.egress.lake.protocol import (
 )
 from eventd.egress.lake.rows import to_table
 from eventd.egress.lake.shipped_checkpoints import read_shipped_checkpoints
+from eventd.egress.lake.state_signer import StateSigner
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
 from eventd.lake.extract import Extract, LedgerSnapshot, Memory, read_floors, read_ledger, read_state
 from eventd.lake.extract.history import read_open_trees
-from eventd.lake.layout import LedgerKey, landing
+from eventd.lake.layout import LedgerKey, SegmentName, landing
 from eventd.lake.manifest import LostRows, NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake
-from eventd.lake.writer import TooLargeSegment, has_leaves, write_segment, write_state
+from eventd.lake.writer import TooLargeSegment, has_leaves, write_segment
 from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.runtime.clock import SECOND
@@ -116,6 +118,7 @@ class Shipper:
         self._coverage: LakeCoverage | None = None
         self._round: _Round | None = None
         self._tidying: Iterator[Done] | None = None
+        self._files: StateSigner | None = None
 
     def step(self, now: int) -> Answer:
         """Take the next step of a round. An `EventdError` is returned as a `Failure`, and ends the round."""
@@ -148,7 +151,8 @@ class Shipper:
         if keep := self._terms.retention:
             yield from retaining(storage, nodes, now=now, keep=keep)
         if after := self._terms.compact_after:
-            yield from compacting(storage, nodes, now=now, after=after)
+            announce = self._announce_archive
+            yield from compacting(storage, nodes, now=now, after=after, announce=announce)
 
     def _step(self, now: int) -> Answer:
         look = self._database.read_now(_read_snapshot)
@@ -178,6 +182,7 @@ class Shipper:
             storage = connect(self._terms.lake)
             self._lake = make_lake(storage, now, self._database.chance).id
             self._storage = storage
+            self._files = StateSigner(storage, Path(self._terms.keys), self._database.chance)
         if not self._showed:  # before the lake is compared with the log: these checkpoints show an older copy, too
             trees = self._database.read_now(read_open_trees)
             notes = read_shipped_checkpoints(self._storage, state.nodes, state.epoch, trees.values()) if trees else []
@@ -200,8 +205,8 @@ class Shipper:
                     hint="the database is an older copy: stop the node and run `routerd-eventd migrate --new-epoch`",
                 )
             if node not in coverage.states:  # before its first segment, so that every segment has a state
-                coverage.states[node] = self._first_state(state, node, coverage, now)
-                write_state(storage, coverage.states[node])
+                first = self._first_state(state, node, coverage, now)
+                coverage.states[node] = self._signer.write(first, coverage)
         return coverage
 
     def _first_state(self, state: LedgerSnapshot, node: str, coverage: LakeCoverage, now: int) -> NodeState:
@@ -281,6 +286,7 @@ class Shipper:
             payloads=self._terms.payloads,
             leaves=book is Ledger.EVENTS and any(map(has_leaves, tables)),
             lost=lost,
+            announce=lambda text: self._signer.shipped(place.name, node, text, self._known),
         )
         self._known.note(kept, after, reading.upto)
         if self._round is not None:
@@ -339,9 +345,16 @@ class Shipper:
                 if kept.node == state.node and (after := removed.get(kept.book, 0)) > reach.after:
                     self._known.reaches[kept] = SegmentRange(after=min(after, reach.upto), upto=reach.upto)
             state = replace(state, segments=segments_of(state.node, self._known))
-        write_state(self._at, state)
-        self._known.states[state.node] = state
+        self._known.states[state.node] = self._signer.write(state, self._known)
         self._state_written_at[state.node] = now
+
+    def _announce_archive(self, place: SegmentName, node: str, manifest: bytes) -> None:
+        self._signer.archived(place, node, manifest, self._known)
+
+    @property
+    def _signer(self) -> StateSigner:
+        assert self._files is not None
+        return self._files
 
     @property
     def _at(self) -> Storage:

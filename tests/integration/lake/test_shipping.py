@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from eventd.audit.coverage.file_trees import judge_files
 from eventd.errors import LakeUnusable, MissingExtra, NotFound
 from eventd.lake import extra
 from eventd.lake.layout import slug, state_path
@@ -21,8 +22,10 @@ from eventd.lake.storage import connect
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.history.trees import find_open_tree
 from eventd.log.witnesses.findings import read_findings
+from eventd.runtime.chance import SYSTEM
 from eventd.store.engine.head_file import forget_head
 from eventd.testing import until
+from eventd.witnessing.node_keys import load_history_keys
 from federation.history.entries import OpeningReason, read_opening_entry
 from tests.integration.conftest import MakeSites
 from tests.support.child_processes import children
@@ -111,6 +114,7 @@ async def test_both_ends_of_a_link_tell_the_same(sites: MakeSites, tmp_path: Pat
 
 async def test_another_lake_gets_all_that_is_still_known(sites: MakeSites, tmp_path: Path) -> None:
     (a,) = sites("site-a")
+    load_history_keys(a.directory, SYSTEM)
     for number, lake in enumerate([tmp_path / "one", tmp_path / "two", tmp_path / "one"], 1):
         await a.start(**ship_to(lake))
         await a.join()
@@ -119,7 +123,11 @@ async def test_another_lake_gets_all_that_is_still_known(sites: MakeSites, tmp_p
         await a.stop()
     found = rows(tmp_path / "one", Ledger.EVENTS)
     assert [(row["number"], row["id"]) for row in found] == [(1, "e1"), (2, "e2"), (3, "e3")]
-    assert len(survey_lake(tmp_path / "one").nodes) == 1
+    surveyed = survey_lake(tmp_path / "one")
+    (said,) = surveyed.nodes
+    assert said.tree is not None
+    assert judge_files(connect(str(tmp_path / "one")), surveyed).signed == {"site-a"}, "with the key beside its data"
+    assert len([*(tmp_path / "one" / "trees").glob("*/*/*")]) == 1, "a node that ships again continues its tree"
 
 
 async def test_the_process_gives_way_and_when_it_dies_another_goes_on(sites: MakeSites, tmp_path: Path) -> None:

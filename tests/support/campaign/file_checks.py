@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from eventd.lake.manifest import (
+    FileTreeState,
     GroupState,
     LakeHead,
     LostRows,
@@ -18,6 +19,7 @@ from eventd.lake.manifest import (
 )
 from tests.support.campaign.field_checks import FieldTable, found, unchecked
 
+_OF_FILES: Final = "integration/audit/engine/test_files_audited.py::test_"
 _STATE: Final = {
     "schema": found("corrupt", "the versions that the program knows"),
     "node": found("corrupt", "the folder of the state"),
@@ -35,6 +37,24 @@ _STATE: Final = {
     "closed_at": found("unproven", "the beginning of the epoch; rows of other nodes", "closed-before-it-began"),
     "later_books": unchecked("nothing, as `books`"),
     "later_segments": found("corrupt", "the segments of the ledger, see below", "last-segment-gone"),
+    "tree": found(
+        "unproven",
+        "the lines of the tree in the lake, see below",
+        _OF_FILES + "a_state_without_its_signature_leaves_the_audit_unproven",
+    ),
+}
+_FILE_TREE: Final = {
+    "key": found(
+        "lake_rewritten",
+        "the signature of the note",
+        _OF_FILES + "what_another_program_writes_is_not_what_the_node_signed",
+    ),
+    "note": found(
+        "lake_rewritten",
+        "its signature, and the lines of the tree",
+        _OF_FILES + "what_another_program_writes_is_not_what_the_node_signed",
+    ),
+    "hashes": unchecked("nothing: the node alone uses them, and compares them with the root that it signed"),
 }
 _GROUP: Final = {
     "group": found("erased", "the rows of the group in events"),
@@ -116,6 +136,7 @@ _HEAD: Final = {
 }
 FILES: Final[Mapping[type, FieldTable]] = {
     NodeState: FieldTable("The state of a node", _STATE),
+    FileTreeState: FieldTable("The tree of files in a state", _FILE_TREE),
     GroupState: FieldTable("A group in a state", _GROUP),
     PeerState: FieldTable("A peer or a callback of a group", _PEER),
     Selection: FieldTable("A selection of a peer", _SELECTION),

@@ -21,6 +21,7 @@ def evidence(report: Report) -> dict[str, Any] | None:
         sum(getattr(pair, name) for pair in report.pairs) for name in ("receipts_after", "claims_after")
     )
     return {
+        "signed": sum(node.signed_at is not None for node in report.nodes),
         "later": receipts + claims,
         "receipts_after": receipts,
         "claims_after": claims,

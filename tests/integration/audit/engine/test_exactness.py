@@ -22,7 +22,7 @@ HOUR = 3600 * SECOND
 SMALL = FullSettings(nodes=4, events=500, span=3 * HOUR, skew=40 * SECOND)
 HARMLESS: dict[str, Any] = {"expire": 9, "dead_letter": 9, "retry": 20, "pending": 5}
 EVERY_FAULT = {"lose": 12, "duplicate": 7, "forge": 6, "loop": 6, "disagree": 6, "corrupt": 5, "epoch": 2}
-OF_TREES = {Kind.REWRITTEN, Kind.FORK, Kind.SQUATTED, Kind.UNSEALED}
+OF_TREES = {Kind.REWRITTEN, Kind.FORK, Kind.SQUATTED, Kind.UNSEALED, Kind.LAKE_REWRITTEN}
 GENERATED = set(Kind) - {Kind.ERASED, Kind.ALTERED, Kind.ROLLED_BACK} - OF_TREES
 INVOLVED = {"nodes": 6, "silent": 1, "groups": 2, "in_path": True, "selectors": True}
 MANY = {"events": 1300, "span": 6 * HOUR}

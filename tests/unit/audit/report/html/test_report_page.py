@@ -322,6 +322,15 @@ def test_the_check_of_receipts_says_how_many_of_them_prove_anything() -> None:
     assert "verified receipts prove 12 of them, and 3 are claims of their senders" in told
 
 
+def test_the_evidence_says_how_many_nodes_signed_their_files_and_what_a_shared_secret_proves() -> None:
+    made = MADE["in Berlin"]()
+    made.nodes[0].signed_at = made.nodes[0].as_of
+    check = replace(made.receipt_check, shared=60)
+    told = render(replace(made, receipt_check=check))
+    assert "1 node of 2 signed what they wrote to the lake" in told
+    assert "60 receipts verified with a shared secret prove no delivery" in told
+
+
 def test_the_evidence_of_a_pair_ends_where_its_ledgers_do() -> None:
     told = words(section("in Berlin", "balance"))
     assert "ledger until 2026-11-20 12:54:00 CET then receipts: 12 then claims: 3" in told

@@ -1,0 +1,105 @@
+"""Signs what a node writes to the lake: a line of each manifest, and the states with the tree of all lines.
+
+Without a key file there is no history to sign with, and the lake is as it was.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from eventd.egress.lake.coverage import LakeCoverage, read_states
+from eventd.lake.file_tree import FileTree, LineKind, TreeLine, line_of
+from eventd.lake.layout import SegmentName
+from eventd.lake.manifest import NodeState
+from eventd.lake.schema import Ledger
+from eventd.lake.storage import Storage
+from eventd.lake.writer import write_state
+from eventd.runtime.chance import Chance
+from eventd.witnessing.node_keys import NodeKeys, read_history_keys
+from federation.history.lake_checkpoints import LakeOrigin
+
+
+class StateSigner:
+    """The trees of the files of some nodes in one epoch. `keys` is the folder with the key file."""
+
+    def __init__(self, storage: Storage, keys: Path, chance: Chance) -> None:
+        self._storage = storage
+        self._folder = keys
+        self._chance = chance
+        self._trees: dict[tuple[str, str], FileTree] = {}
+        self._dropped: dict[tuple[str, str, Ledger], int] = {}
+
+    def shipped(self, name: str, node: str, manifest: bytes, known: LakeCoverage) -> None:
+        """Add a segment that is about to get this manifest. Raises LakeUnavailable."""
+        if (keys := self._keys()) is not None:
+            self._tree(node, known, keys).add([line_of(LineKind.SHIP, name, manifest)])
+
+    def archived(self, place: SegmentName, node: str, manifest: bytes, known: LakeCoverage) -> None:
+        """Add a segment of the archive that is about to get this manifest. Raises LakeUnavailable.
+
+        The state of an earlier epoch is signed again at once, because nothing else will write it.
+        """
+        if (keys := self._keys()) is None:
+            return
+        line = line_of(LineKind.ARCHIVE, place.name, manifest)
+        if place.epoch == known.epoch:
+            self._tree(node, known, keys).add([line])
+            return
+        state = read_states(self._storage, [node], place.epoch).get(node)
+        tree = None if state is None else FileTree.resume(self._storage, state, _public(keys))
+        if state is not None and tree is not None:
+            tree.add([line])
+            write_state(self._storage, tree.sign(state, keys.log))
+
+    def write(self, state: NodeState, known: LakeCoverage) -> NodeState:
+        """Write a state of the node, signed; return it. The signature covers what retention has removed since, too.
+
+        Raises TooLargeState and LakeUnavailable.
+        """
+        if (keys := self._keys()) is None:
+            signed = replace(state, tree=None)
+            write_state(self._storage, signed)
+            return signed
+        tree = self._tree(state.node, known, keys)
+        if drops := self._drops(state):
+            tree.add(drops)
+        signed = tree.sign(state, keys.log)
+        write_state(self._storage, signed)
+        tree.flush()
+        return signed
+
+    def _drops(self, state: NodeState) -> list[TreeLine]:
+        lines = []
+        for book, reach in sorted(state.segments.items()):
+            ledger = state.node, state.epoch, book
+            if reach.after > self._dropped.get(ledger, 0):
+                self._dropped[ledger] = reach.after
+                lines.append(TreeLine(LineKind.DROP, book.value, (str(reach.after),)))
+        return lines
+
+    def _tree(self, node: str, known: LakeCoverage, keys: NodeKeys) -> FileTree:
+        """Return the tree of a node in the epoch of `known`; begin one if there is none that may be continued."""
+        name = node, known.epoch
+        if name not in self._trees:
+            state = known.states.get(node)
+            tree = None if state is None else FileTree.resume(self._storage, state, _public(keys))
+            if tree is None:
+                origin = LakeOrigin(node, known.epoch, self._chance.token(8).hex())
+                reaches = {kept.book: reach.upto for kept, reach in known.reaches.items() if kept.node == node}
+                tree = FileTree.begin(self._storage, origin, reaches)
+                if state is not None:
+                    known.states[node] = tree.sign(state, keys.log)
+                    write_state(self._storage, known.states[node])
+                    tree.flush()
+            self._trees[name] = tree
+        return self._trees[name]
+
+    def _keys(self) -> NodeKeys | None:
+        return read_history_keys(self._folder) if self._folder != Path() else None
+
+
+def _public(keys: NodeKeys) -> set[bytes]:
+    """Return the public keys that may have signed the tree until now: also that before a rotation."""
+    return {key.public_key().public_bytes_raw() for key in (keys.log, keys.retired) if key is not None}

@@ -1,0 +1,235 @@
+"""The tree of the files that a node has written to a lake: a leaf for each manifest, signed in the state of the node.
+
+Its leaves are lines, 256 in a file, and are only ever added. The line of a manifest is written before the manifest. So
+a manifest without a line, or with another digest, was not written by the node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from eventd.lake.layout import parse_name, slug
+from eventd.lake.manifest import FileTreeState, NodeState, encode
+from eventd.lake.schema import Ledger
+from eventd.lake.storage import Storage
+from federation.errors import HistoryError
+from federation.history.lake_checkpoints import (
+    LakeCheckpoint,
+    LakeOrigin,
+    open_lake_checkpoint,
+    sign_lake_checkpoint,
+)
+from federation.history.merkle import CompactRange, hash_leaf
+from federation.history.notes import LOG_KEY, NoteKey, NoteSigner, read_note, read_vkey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+TREES: Final = "trees"
+"""The folder of the lines. Earlier versions do not read it."""
+LINES: Final = 256
+"""Lines of a full file."""
+_MOST_BYTES: Final = LINES * 1024
+"""Bytes of a file: larger ones are not read, as no node writes them."""
+_AT_ONCE: Final = 64
+"""Files that are read at the same time."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_NUMBER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
+
+
+class LineKind(StrEnum):
+    """The kinds of lines. `begin`: the manifests of a ledger up to this number are older than the tree; `drop`: those
+    up to this number may be gone, because retention has removed them."""
+
+    BEGIN = "begin"
+    SHIP = "ship"
+    ARCHIVE = "archive"
+    DROP = "drop"
+
+
+class TreeLine(NamedTuple):
+    """A line: of a manifest, the name of its segment and the digests that it may have; else a ledger and a number.
+
+    The second digest is that without the names of the segments that it replaces, which are removed after a day.
+    """
+
+    kind: LineKind
+    name: str
+    values: tuple[str, ...]
+
+    def text(self) -> str:
+        """Return the line, without a line feed."""
+        return " ".join((self.kind, self.name, *self.values))
+
+
+def read_line(text: str) -> TreeLine | None:
+    """Return the line with this text; None for one that no node writes."""
+    kind, *rest = text.split(" ")
+    if kind in (LineKind.SHIP, LineKind.ARCHIVE) and 1 < len(rest) < 4:
+        name, *digests = rest
+        if parse_name(name) is not None and all(map(_DIGEST.fullmatch, digests)):
+            return TreeLine(LineKind(kind), name, tuple(digests))
+    if kind in (LineKind.BEGIN, LineKind.DROP) and len(rest) == 2 and _NUMBER.fullmatch(rest[1]):
+        return TreeLine(LineKind(kind), rest[0], (rest[1],))
+    return None
+
+
+def line_of(kind: LineKind, name: str, manifest: bytes) -> TreeLine:
+    """Return the line of a manifest with this content."""
+    digests = dict.fromkeys(sha256(text).hexdigest() for text in (manifest, without_replaced(manifest)))
+    return TreeLine(kind, name, tuple(digests))
+
+
+def without_replaced(manifest: bytes) -> bytes:
+    """Return a manifest that names no replaced segments any more; all else stays, also fields of later versions."""
+    fields: dict[str, Any] = msgspec.json.decode(manifest)
+    if not fields.get("replaces"):
+        return manifest
+    return msgspec.json.format(msgspec.json.encode(fields | {"replaces": []}), indent=1) + b"\n"
+
+
+def digest_of_state(text: bytes) -> bytes:
+    """Return the digest of a state that its checkpoint has.
+
+    It leaves out what operators change without the key of the node: `closed_at`, and from where on rows are promised.
+    """
+    fields: dict[str, Any] = msgspec.json.decode(text)
+    for name in ("tree", "closed_at"):
+        fields.pop(name, None)
+    for name in ("segments", "later_segments"):
+        fields[name] = {book: {"upto": reach["upto"]} for book, reach in fields.get(name, {}).items()}
+    return sha256(msgspec.json.encode(fields, order="sorted")).digest()
+
+
+def lines_folder(node: str, epoch: str, tree: str) -> str:
+    """Return the folder with the lines of a tree, given the node's name."""
+    return f"{TREES}/{slug(node)}/{epoch}/{tree}"
+
+
+def read_lines(storage: Storage, folder: str, first: int = 0) -> Iterator[str]:
+    """Yield the lines of a tree from that with index `first`, which begins a file. Raises LakeUnavailable."""
+    found = [one for one in storage.list(folder) if one.bytes <= _MOST_BYTES and _number_of(one.path) >= first // LINES]
+    files = iter(sorted(one.path for one in found))
+    number = first // LINES
+    while paths := [*islice(files, _AT_ONCE)]:
+        texts = storage.read_many(paths)
+        for path in paths:
+            lines = texts.get(path, b"").decode("utf-8", "replace").split("\n")[:-1]
+            if _number_of(path) != number:
+                return
+            yield from lines
+            if len(lines) != LINES:
+                return
+            number += 1
+
+
+def _number_of(path: str) -> int:
+    name = path.rpartition("/")[2].removesuffix(".txt")
+    return int(name) if name.isascii() and name.isdigit() else -1
+
+
+def key_of(tree: FileTreeState) -> NoteKey:
+    """Return the key that a state names. Raises MalformedHistory."""
+    return read_vkey(tree.key, LOG_KEY)
+
+
+def checkpoint_of(tree: FileTreeState) -> LakeCheckpoint:
+    """Return the checkpoint of a state, if the key that it names has signed it. Raises HistoryError."""
+    return open_lake_checkpoint(read_note(tree.note.encode()), key_of(tree))
+
+
+class FileTree:
+    """The tree of a node and epoch, as the node itself adds to it."""
+
+    def __init__(self, storage: Storage, origin: LakeOrigin, hashes: CompactRange, last: Sequence[str] = ()) -> None:
+        self._storage = storage
+        self._origin = origin
+        self._range = hashes
+        self._last = [*last]
+        """The lines of the last file."""
+        self._is_written = True
+
+    @classmethod
+    def begin(cls, storage: Storage, origin: LakeOrigin, reaches: Mapping[Ledger, int]) -> Self:
+        """Return a new tree. `reaches`: up to where manifests of each ledger exist already.
+
+        Nothing is written before `flush`: first the state has to name the tree, or an interrupted start would leave
+        lines that look like those of an earlier tree.
+        """
+        made = cls(storage, origin, CompactRange())
+        for book in Ledger:
+            made._append(TreeLine(LineKind.BEGIN, book.value, (str(reaches.get(book, 0)),)).text())
+        return made
+
+    @classmethod
+    def resume(cls, storage: Storage, state: NodeState, keys: Collection[bytes]) -> Self | None:
+        """Return the tree of a state that one of these public keys has signed; None if it cannot be continued.
+
+        Lines that no state has signed yet stay if their manifests exist: the node ended in between.
+        """
+        if state.tree is None:
+            return None
+        try:
+            signed = checkpoint_of(state.tree)
+            hashes = CompactRange(signed.size, map(bytes.fromhex, state.tree.hashes))
+        except (HistoryError, ValueError):
+            return None
+        mine = key_of(state.tree).public in keys
+        if not mine or hashes.root() != signed.root or signed.origin[:2] != (state.node, state.epoch):
+            return None
+        folder, begin = lines_folder(*signed.origin), signed.size - signed.size % LINES
+        lines = [*read_lines(storage, folder, begin)]
+        known, tail = lines[: signed.size - begin], lines[signed.size - begin :]
+        if len(known) < signed.size - begin:
+            return None
+        made = cls(storage, signed.origin, hashes, known)
+        made.add(_existing(storage, tail))
+        return made
+
+    def add(self, lines: Iterable[TreeLine]) -> None:
+        """Add lines, and write them. Raises LakeUnavailable."""
+        for line in lines:
+            if len(self._last) == LINES:
+                self.flush()
+                self._last = []
+            self._append(line.text())
+        self.flush()
+
+    def _append(self, line: str) -> None:
+        self._last.append(line)
+        self._range.append(hash_leaf(line.encode()))
+        self._is_written = False
+
+    def flush(self) -> None:
+        """Write the lines that are not written yet. Raises LakeUnavailable."""
+        if not self._is_written:
+            path = f"{lines_folder(*self._origin)}/{(self._range.size - 1) // LINES:09d}.txt"
+            self._storage.put(path, "".join(f"{line}\n" for line in self._last).encode())
+            self._is_written = True
+
+    def sign(self, state: NodeState, key: Ed25519PrivateKey) -> NodeState:
+        """Return a state with a checkpoint of all lines."""
+        signer = NoteSigner(str(self._origin), LOG_KEY, key)
+        digest = digest_of_state(encode(state))
+        note = sign_lake_checkpoint(LakeCheckpoint(self._origin, self._range.size, self._range.root(), digest), signer)
+        hashes = tuple(one.hex() for one in self._range.hashes)
+        return replace(state, tree=FileTreeState(key=signer.key.text(), note=note.encode().decode(), hashes=hashes))
+
+
+def _existing(storage: Storage, tail: Iterable[str]) -> Iterator[TreeLine]:
+    """Yield the lines whose manifests exist with their digests."""
+    for line in map(read_line, tail):
+        if line is None or line.kind not in (LineKind.SHIP, LineKind.ARCHIVE):
+            continue
+        path = f"{line.name}.json"
+        text = storage.read_many([path]).get(path)
+        if text is not None and sha256(text).hexdigest() in line.values:
+            yield line

@@ -1,0 +1,203 @@
+"""The files of the lake of a real node that signs them, audited: each change of another program is found."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventd.audit.engine.request import AuditRequest
+from eventd.audit.report.report import Report
+from eventd.lake.compaction import compacting, retaining
+from eventd.lake.storage import connect
+from eventd.log.core.eventlog import EventLog
+from eventd.runtime.chance import SYSTEM
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Database
+from eventd.testing import ManualClock, draft
+from eventd.witnessing.node_keys import load_history_keys, rotate_log_key
+from federation.history.notes import LOG_KEY, NoteSigner
+from tests.support.campaign.lake_files import LakeFiles
+from tests.support.lakes import NOON
+from tests.support.ledger_store import LedgerStore
+from tests.support.local_spark import run_audit
+from tests.support.stopped_nodes import ship
+
+DAY = 86_400 * SECOND
+LATER = NOON + 600 * SECOND
+
+
+@pytest.fixture
+async def lake(migrated_sqlite_url: str, tmp_path: Path) -> LakeFiles:
+    """The lake of a node with a key, which shipped twice and began anew in between."""
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    load_history_keys(keys, SYSTEM)
+    for number in range(2):
+        await publish(migrated_sqlite_url, f"e{number}")
+        ship(migrated_sqlite_url, tmp_path / "lake", now=LATER + number * 60 * SECOND, keys=keys)
+    return LakeFiles(tmp_path / "lake")
+
+
+async def publish(url: str, id: str) -> None:
+    node = LedgerStore(await EventLog.open(Database(url), ManualClock(NOON)))
+    await node.declare()
+    await node.publish(draft(id, group="g", node="a"))
+    await node.log.close()
+    node.log.database.close()
+
+
+def audit(lake: LakeFiles, **more: Any) -> Report:
+    request = AuditRequest(lake=str(lake.root), out=str(lake.root.parent / "out"), **more)
+    return run_audit(request, clock=ManualClock(LATER + 60 * SECOND))
+
+
+def rewritten(report: Report) -> list[str]:
+    return [f"{one.detail.partition(';')[0]}" for one in report.findings if one.kind.value == "lake_rewritten"]
+
+
+def unsigned(report: Report) -> list[str]:
+    return [one.message for one in report.troubles if one.kind in ("not signed", "unproven")]
+
+
+def test_a_lake_without_files_of_other_programs_is_what_the_node_signed(lake: LakeFiles) -> None:
+    report = audit(lake)
+    assert (rewritten(report), unsigned(report), report.findings) == ([], [], ())
+    assert [one.signed_at for one in report.nodes] == [report.nodes[0].as_of]
+    folder = lake.root.parent / "keys"
+    signer = NoteSigner("eventd/g/a/any", LOG_KEY, load_history_keys(folder, SYSTEM).log)
+    assert not rewritten(audit(lake, policy=(signer.key,)))
+    other = NoteSigner("eventd/g/a/any", LOG_KEY, load_history_keys(folder, SYSTEM).witness)
+    assert rewritten(audit(lake, policy=(other.key,))) == [
+        "its state is signed with another key than the policy has for a"
+    ]
+    assert unsigned(audit(lake, policy=())) == [
+        "the policy has no key of a: anyone may have signed what it wrote to the lake"
+    ]
+
+
+def edit_row(lake: LakeFiles) -> None:
+    lake.change("events", "a", lambda row: row["id"] == "e0", lambda row: row | {"subject": "another"})
+
+
+def remove_segment(lake: LakeFiles) -> None:
+    lake.segments("events", "a")[0].remove()
+
+
+def add_segment(lake: LakeFiles) -> None:
+    first = lake.segments("events", "a")[0]
+    name = first.data.name.rpartition("-")
+    for file in (first.data, first.manifest):
+        shutil.copyfile(file, file.with_name(f"{name[0]}-{2:020d}{file.suffix}"))
+    first.remove()
+    added = type(first)(first.data.with_name(f"{name[0]}-{2:020d}.parquet"))
+    added.describe(upto=2)
+
+
+def edit_state(lake: LakeFiles) -> None:
+    lake.set_state("a", lambda state: state.update(interval=7))
+
+
+def edit_note(lake: LakeFiles) -> None:
+    def raise_size(state: dict[str, Any]) -> None:
+        head, size, rest = state["tree"]["note"].split("\n", 2)
+        state["tree"]["note"] = f"{head}\n{int(size) + 1}\n{rest}"
+
+    lake.set_state("a", raise_size)
+
+
+def edit_key(lake: LakeFiles) -> None:
+    def exchange(state: dict[str, Any]) -> None:
+        name = state["tree"]["key"].partition("+")[0]
+        other = load_history_keys(lake.root.parent / "keys", SYSTEM).witness
+        state["tree"]["key"] = NoteSigner(name, LOG_KEY, other).key.text()
+
+    lake.set_state("a", exchange)
+
+
+def edit_line(lake: LakeFiles) -> None:
+    (file,) = lake.root.glob("trees/*/*/*/*.txt")
+    file.write_text(file.read_text().replace("ship", "archive", 1))
+
+
+def remove_lines(lake: LakeFiles) -> None:
+    shutil.rmtree(lake.root / "trees")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (edit_row, ["its manifest is not the one that the node signed"]),
+        (remove_segment, ["the node signed that it wrote this segment: it is gone"]),
+        (add_segment, ["the node did not sign that it wrote this segment"]),
+        (edit_state, ["its state has the digest "]),
+        (edit_note, ["the checkpoint of its files is not valid: a signature "]),
+        (edit_key, ["the checkpoint of its files is not valid: the note has no signature"]),
+        (edit_line, ["the lines of eventd-lake/a/"]),
+        (remove_lines, ["the lake has 0 of the "]),
+    ],
+)
+def test_what_another_program_writes_is_not_what_the_node_signed(
+    lake: LakeFiles, damage: Callable[[LakeFiles], None], words: list[str]
+) -> None:
+    damage(lake)
+    report = audit(lake)
+    found = rewritten(report)
+    assert report.nodes[0].signed_at is None
+    assert [one[: len(part)] for one, part in zip(found, words, strict=True)] == words
+
+
+def test_a_state_without_its_signature_leaves_the_audit_unproven(lake: LakeFiles) -> None:
+    lake.set_state("a", lambda state: state.update(tree=None))
+    report = audit(lake)
+    assert (rewritten(report), unsigned(report)) == ([], ["the state of the node is not signed any more"])
+    assert report.totals.completeness is None
+
+
+def test_the_archive_is_signed_if_the_node_writes_it_and_not_signed_if_another_program_does(
+    lake: LakeFiles, migrated_sqlite_url: str
+) -> None:
+    copy = LakeFiles(Path(shutil.copytree(lake.root, lake.root.parent / "copied" / "lake")))
+    ship(migrated_sqlite_url, lake.root, now=LATER + 3 * DAY, keys=lake.root.parent / "keys", compact=True)
+    assert [*lake.root.glob("archive/events/*/*/*.json")]
+    report = audit(lake)
+    assert (rewritten(report), unsigned(report)) == ([], [])
+    assert sum(one.compacted for one in compacting(connect(str(copy.root)), ["a"], now=LATER + 3 * DAY, after=1))
+    report = audit(copy)
+    assert (rewritten(report), unsigned(report)) == (
+        [],
+        ["1 segment of a is written to the archive by another program than the node"],
+    )
+
+
+async def test_what_retention_removes_is_not_signed_until_the_node_ships_again(
+    lake: LakeFiles, migrated_sqlite_url: str
+) -> None:
+    storage = connect(str(lake.root))
+    for days in (10, 12):  # marked, and removed a day later at the earliest
+        list(retaining(storage, ["a"], now=LATER + days * DAY, keep=DAY))
+    assert not [*lake.root.glob("landing/events/*/*/*")]
+    report = audit(lake)
+    assert (rewritten(report), unsigned(report)) == (
+        [],
+        ["retention has removed 2 segments of a, which the node has not signed yet"],
+    )
+    ship(migrated_sqlite_url, lake.root, now=LATER + 12 * DAY, keys=lake.root.parent / "keys")
+    report = audit(lake)
+    assert (rewritten(report), unsigned(report)) == ([], [])
+
+
+async def test_a_rotated_key_continues_the_tree_and_a_lost_one_begins_another(
+    lake: LakeFiles, migrated_sqlite_url: str
+) -> None:
+    folder = lake.root.parent / "keys"
+    for number, lost in enumerate((False, True), 2):
+        rotate_log_key(folder, SYSTEM, lost=lost)
+        await publish(migrated_sqlite_url, f"e{number}")
+        ship(migrated_sqlite_url, lake.root, now=LATER + number * 60 * SECOND, keys=folder)
+        report = audit(lake)
+        assert (rewritten(report), len(unsigned(report))) == ([], int(lost))
+    assert "older than the present tree of the node's files, which is not its first one" in unsigned(report)[0]

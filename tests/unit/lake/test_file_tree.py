@@ -1,0 +1,126 @@
+"""The tree of a node's files in a lake: it grows, is continued after a crash, and is read as it was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
+
+from eventd.lake.file_tree import (
+    LINES,
+    FileTree,
+    LineKind,
+    TreeLine,
+    checkpoint_of,
+    digest_of_state,
+    line_of,
+    lines_folder,
+    read_line,
+    read_lines,
+    without_replaced,
+)
+from eventd.lake.layout import landing
+from eventd.lake.manifest import NodeState, SegmentRange, encode
+from eventd.lake.schema import Ledger
+from eventd.lake.storage import Storage, connect
+from federation.errors import HistoryError
+from federation.history.lake_checkpoints import LakeOrigin, read_lake_checkpoint
+from federation.history.merkle import CompactRange, hash_leaf
+
+KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
+KNOWN = {KEY.public_key().public_bytes_raw()}
+ORIGIN = LakeOrigin("a", "e", "0123456789abcdef")
+STATE = NodeState(node="a", epoch="e", instance="i", began_at=1, as_of=2, head=0, complete_until=2)
+
+
+def shipped(storage: Storage, number: int, *, written: bool = True) -> TreeLine:
+    """Return the line of a segment, and write its manifest."""
+    place, manifest = landing(Ledger.EVENTS, "a", "e", number, number + 1, at=0), b'{"n": %d}' % number
+    if written:
+        storage.put(place.manifest, manifest)
+    return line_of(LineKind.SHIP, place.name, manifest)
+
+
+def lines(storage: Storage) -> list[str]:
+    return [*read_lines(storage, lines_folder(*ORIGIN))]
+
+
+def test_a_tree_of_several_files_is_continued_where_its_state_was_signed(tmp_path: Path) -> None:
+    storage = connect(str(tmp_path))
+    tree = FileTree.begin(storage, ORIGIN, {Ledger.EVENTS: 3})
+    assert lines(storage) == [], "the state names the tree first"
+    tree.add(shipped(storage, number) for number in range(LINES))
+    state = tree.sign(STATE, KEY)
+    later = [shipped(storage, LINES), shipped(storage, LINES + 1, written=False)]
+    tree.add(later)
+    resumed = FileTree.resume(storage, state, KNOWN)
+    assert resumed is not None
+    resumed.add([TreeLine(LineKind.DROP, "events", ("9",))])
+    assert state.tree is not None
+    assert checkpoint_of(state.tree).size == LINES + len(Ledger)
+    found = lines(storage)
+    assert "begin events 3" in found[: len(Ledger)]
+    assert found[-2:] == [later[0].text(), "drop events 9"], (
+        "without the manifest, the node had ended before it wrote it"
+    )
+    signed = resumed.sign(STATE, KEY).tree
+    hashes = CompactRange()
+    for line in found:
+        hashes.append(hash_leaf(line.encode()))
+    assert signed is not None
+    assert (checkpoint_of(signed).size, checkpoint_of(signed).root) == (len(found), hashes.root())
+
+
+def test_a_tree_whose_lines_or_signature_are_not_the_nodes_is_not_continued(tmp_path: Path) -> None:
+    storage = connect(str(tmp_path))
+    tree = FileTree.begin(storage, ORIGIN, {})
+    state = tree.sign(STATE, KEY)
+    assert FileTree.resume(storage, state, KNOWN) is None, "no line is there"
+    tree.flush()
+    assert FileTree.resume(storage, state, KNOWN) is not None
+    assert FileTree.resume(storage, state, {b"2" * 32}) is None
+    assert FileTree.resume(storage, replace(state, epoch="f"), KNOWN) is None
+    assert state.tree is not None
+    other = replace(state.tree, hashes=state.tree.hashes[::-1])
+    assert FileTree.resume(storage, replace(state, tree=other), KNOWN) is None
+
+
+def test_the_signature_of_a_state_leaves_out_what_operators_change_without_the_key() -> None:
+    reach = {Ledger.EVENTS: SegmentRange(after=0, upto=9)}
+    one = digest_of_state(encode(replace(STATE, segments=reach)))
+    closed = replace(STATE, segments={Ledger.EVENTS: SegmentRange(after=5, upto=9)}, closed_at=7)
+    assert digest_of_state(encode(closed)) == one
+    assert digest_of_state(encode(replace(STATE, segments=reach, head=1))) != one
+
+
+def test_the_line_of_an_archive_has_the_digest_without_the_replaced_segments() -> None:
+    manifest = b'{\n "schema": 1,\n "replaces": [\n  "a"\n ],\n "later": 2\n}\n'
+    line = line_of(LineKind.ARCHIVE, "name", manifest)
+    assert without_replaced(manifest) == b'{\n "schema": 1,\n "replaces": [],\n "later": 2\n}\n'
+    assert line_of(LineKind.ARCHIVE, "name", without_replaced(manifest)).values == line.values[1:]
+
+
+@pytest.mark.parametrize("text", ["", "ship", "ship x y", "drop events -1", "begin events", f"ship x {'0' * 64}"])
+def test_a_line_that_no_node_writes_is_none(text: str) -> None:
+    assert read_line(text) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("eventd-lake/", "eventd/"),
+        lambda text: text.replace("\nstate ", "\nroot "),
+        lambda text: text + "more\n",
+        lambda text: text.replace("\n7\n", "\n07\n"),
+    ],
+)
+def test_a_checkpoint_of_another_form_is_refused(tmp_path: Path, change: object) -> None:
+    assert callable(change)
+    signed = FileTree.begin(connect(str(tmp_path)), ORIGIN, {}).sign(STATE, KEY).tree
+    assert signed is not None
+    text = signed.note.partition("\n\n")[0] + "\n"
+    assert read_lake_checkpoint(text).origin == ORIGIN
+    with pytest.raises(HistoryError):
+        read_lake_checkpoint(change(text))
