@@ -17,7 +17,7 @@ import msgspec
 
 from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.expiry import Expiry, Mark, read_expiry, write_expiry
-from eventd.lake.file_tree import without_replaced
+from eventd.lake.file_tree import TREES, without_replaced
 from eventd.lake.layout import (
     ARCHIVE,
     DATA,
@@ -362,15 +362,17 @@ class _EpochRetention:
 def _forget_epochs(
     storage: Storage, states: Mapping[tuple[str, str], NodeState], ledgers: Mapping[LedgerSlug, _Files], before: int
 ) -> Iterator[Done]:
-    """Delete the state and marks of each epoch that has no segments and whose state was last written before `before`.
+    """Delete the files of each epoch that has no segments and whose state was last written before `before`.
 
-    Whole days are compared; `before` is in microseconds. The state of a node's latest epoch stays.
+    They are the state, its marks, and the lines of its tree of files. Whole days are compared; `before` is in
+    microseconds. The state of a node's latest epoch stays.
     """
     newest = {slug: max(s.began_at for (other, _), s in states.items() if other == slug) for slug, _ in states}
     for (node, epoch), state in states.items():
         is_empty = not any(files.both for key, files in ledgers.items() if key[:2] == (node, epoch))
         if is_empty and day_of(state.as_of) < day_of(before) and state.began_at < newest[node]:
-            storage.delete([state_path(state.node, epoch), expiry_path(node, epoch)])
+            lines = [one.path for one in storage.list(f"{TREES}/{node}/{epoch}")]
+            storage.delete([state_path(state.node, epoch), expiry_path(node, epoch), *lines])
             yield Done(removed=1)
 
 

@@ -10,6 +10,13 @@ import typer
 
 from eventd.cli.gateway.selecting import GroupOption, GroupsOption, one_group
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.history.lake_trees import (
+    TREES_OF_LAKE,
+    FromLakeOption,
+    checkpoint_of_lake,
+    keys_of_lake,
+    trees_of_lake,
+)
 from eventd.cli.history.prove import OutOption
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import CheckFailed, Invalid
@@ -43,8 +50,11 @@ def _state(row: Mapping[str, Any]) -> str:
 
 @connected
 @only_calls
-async def status(session: Session, group: GroupsOption = "") -> None:
+async def status(session: Session, group: GroupsOption = "", lake: FromLakeOption = "") -> None:
     """List the trees of groups, the newest first of each."""
+    if lake:
+        session.out.rows(TREES_OF_LAKE, trees_of_lake(lake, group), name=lambda row: str(row["origin"]))
+        return
     groups = (await session.call("history.status", group=group))["groups"]
     rows = [
         {"group": one["group"], "relayed": kind == "relayed", **tree}
@@ -67,13 +77,19 @@ async def checkpoint(
         int | None, typer.Option("--size", min=1, help="Size of the checkpoint (default: the last one).")
     ] = None,
     out: OutOption = None,
+    lake: FromLakeOption = "",
 ) -> None:
     """Print a signed checkpoint of a tree.
 
     Keep it, or give it to another person: with it, `routerctl log consistency` shows later whether anything was
     changed.
     """
-    answer = await session.call("history.checkpoint", group=await one_group(session, group), tree=tree, size=size)
+    if lake and size is not None:
+        raise typer.BadParameter("--size chooses a checkpoint of a node: leave it out with --lake")
+    if lake:
+        answer = checkpoint_of_lake(lake, group, tree)
+    else:
+        answer = await session.call("history.checkpoint", group=await one_group(session, group), tree=tree, size=size)
     if out is not None:
         out.write_text(answer["note"], encoding="utf-8")
     if session.out.is_document:
@@ -177,13 +193,19 @@ def _verify(held: _Held, answer: Mapping[str, Any]) -> None:
 
 @connected_without_table
 @only_calls
-async def keys(session: Session, group: GroupOption = "") -> None:
+async def keys(session: Session, group: GroupOption = "", lake: FromLakeOption = "") -> None:
     """Print the public keys of a group's trees as a policy file.
 
     `routerctl prove check --policy` reads it. A person who is to trust these keys must get them from you over a way
     that they trust.
     """
-    answer = await session.call("history.keys", group=await one_group(session, group))
+    if lake:
+        answer = keys_of_lake(lake, group)
+        note(
+            "note: these are the keys that the lake names; any program that can write to it could have put others there"
+        )
+    else:
+        answer = await session.call("history.keys", group=await one_group(session, group))
     if session.out.is_document:
         session.out.value(answer)
     elif session.out.format == "name":

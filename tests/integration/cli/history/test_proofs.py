@@ -230,3 +230,17 @@ def test_emit_names_the_leaf_and_waits_for_its_checkpoint(proving: Proving) -> N
     assert (told.json["history"]["edge"]["leaf"], told.json["history"]["edge"]["size"]) == (7, 8)
     proving.change("UPDATE topics SET tree = NULL")
     assert "is stored, but: the event has no leaf" in control(*event, "last", "--wait", "sealed", code=4).err
+
+
+def test_trees_are_read_from_a_lake_without_their_node(proving: Proving) -> None:
+    control, lake = proving.control, Path("lake")
+    kept = control("log", "checkpoint").out
+    ship(proving.url, lake, now=SystemClock().now() + 60_000_000)
+    proving.change("DELETE FROM checkpoints")
+    control("log", "checkpoint", code=4)
+    [row] = control("log", "status", "--lake", "lake").lines[1:]
+    assert (row.split()[:2], row.split()[3]) == (["edge", "onprem"], "4")
+    assert control("log", "checkpoint", "--lake", "lake").out == kept
+    assert control("log", "keys", "--lake", "lake", "-o", "name").lines == [proving.key]
+    control("log", "checkpoint", "--lake", "lake", "--size", "2", code=2)
+    assert "has no tree" in control("log", "checkpoint", "--lake", "lake", "--tree", "x", code=3).err
