@@ -66,7 +66,7 @@ class TilePulling:
         ours.metrics.history_pulled(group, node, "refused")
         if error != self._refused:  # once, and not each minute
             self._refused = error
-            about = {"group": group, "peer": node, "tree": checkpoint.origin, "error": error}
+            about = {"group": group, "peer": node, "origin": checkpoint.origin, "error": error}
             logger.error("history tiles refused", extra=about)
 
 

@@ -66,11 +66,18 @@ class _Lines(NamedTuple):
         return found
 
     def digests(self, names: Collection[str]) -> dict[str, set[str]]:
-        """Return by name of the segment the digests that its manifest may have, of those of these names with lines."""
+        """Return by name of the segment the digests that its manifest may have, of those of these names with lines.
+
+        Lines that no checkpoint covers yet count only for segments without signed ones: anyone may append such a line.
+        """
         found: defaultdict[str, set[str]] = defaultdict(set)
-        for line in map(read_line, self.texts):
-            if line is not None and line.name in names:
-                found[line.name].update(line.values)
+        signed = set[str]()
+        for at, line in enumerate(map(read_line, self.texts)):
+            if line is None or line.name not in names or (line.name in signed and at >= self.signed):
+                continue
+            found[line.name].update(line.values)
+            if at < self.signed:
+                signed.add(line.name)
         return found
 
     def shipped(self) -> Iterator[SegmentName]:

@@ -256,9 +256,11 @@ def _fault_of(row: _ReceiptRow, terms: ReceiptTerms, count: ReceiptCount) -> str
     if ring is None or ring.find(row.key_id) is None:
         return ""
     try:
-        verify_stored(StoredAnswer(stored.status, stored.headers, data, stored.request), row.peer, ring)
+        key = verify_stored(StoredAnswer(stored.status, stored.headers, data, stored.request), row.peer, ring)
     except MessageError as error:
         return f"the signature of {ANSWER} does not verify: {error.message}"
+    if key.algorithm != row.algorithm:  # a shared secret must not pass for a key that the peer alone has
+        return f"{ANSWER} {OTHER_ROW} key"
     count.verified += 1
     return ""
 

@@ -120,7 +120,7 @@ async def test_a_peer_that_sends_no_right_tiles_is_asked_again_a_minute_later(
             assert await puller.pulling.pull() is False
         clock.advance(AGAIN_SECONDS)
     assert len(puller.source.asked) == 2
-    assert [(one.message, one.__dict__["tree"]) for one in caplog.records] == [
+    assert [(one.message, one.__dict__["origin"]) for one in caplog.records] == [
         ("history tiles refused", str(puller.source.tree.origin))
     ]
     puller.source.given = None

@@ -12,6 +12,7 @@ import pytest
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.report import Report
 from eventd.lake.compaction import compacting, retaining
+from eventd.lake.file_tree import LineKind, line_of
 from eventd.lake.storage import connect
 from eventd.log.core.eventlog import EventLog
 from eventd.runtime.chance import SYSTEM
@@ -83,6 +84,15 @@ def edit_row(lake: LakeFiles) -> None:
     lake.change("events", "a", lambda row: row["id"] == "e0", lambda row: row | {"subject": "another"})
 
 
+def edit_row_and_add_its_line(lake: LakeFiles) -> None:
+    edit_row(lake)
+    manifest = lake.segments("events", "a")[0].manifest
+    (lines,) = lake.root.glob("trees/*/*/*/*.txt")
+    name = manifest.relative_to(lake.root).as_posix().removesuffix(".json")
+    line = line_of(LineKind.SHIP, name, manifest.read_bytes())
+    lines.write_text(f"{lines.read_text()}{line.text()}\n")
+
+
 def remove_segment(lake: LakeFiles) -> None:
     lake.segments("events", "a")[0].remove()
 
@@ -131,6 +141,7 @@ def remove_lines(lake: LakeFiles) -> None:
     ("damage", "words"),
     [
         (edit_row, ["its manifest is not the one that the node signed"]),
+        (edit_row_and_add_its_line, ["its manifest is not the one that the node signed"]),
         (remove_segment, ["the node signed that it wrote this segment: it is gone"]),
         (add_segment, ["the node did not sign that it wrote this segment"]),
         (edit_state, ["its state has the digest "]),

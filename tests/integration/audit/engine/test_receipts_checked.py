@@ -191,6 +191,21 @@ def _told(finding: Finding) -> tuple[object, ...]:
     return (finding.kind, finding.group, finding.source, finding.peer, finding.ids, finding.detail)
 
 
+def test_a_shared_secret_does_not_pass_for_a_public_key(made: Path, tmp_path: Path) -> None:
+    lake = copy_of(made / "lake", tmp_path)
+    batch = first_batch(lake, "b")
+
+    def pretend(row: Row) -> Row:
+        stored = json.loads(row["receipt"])
+        stored["headers"]["signature-input"] += ', x="ed25519"'
+        return row | {"receipt": json.dumps(stored), "receipt_alg": "ed25519"}
+
+    change_rows(lake, Ledger.RECEIPTS, "b", of_batch(batch, pretend))
+    report = audited(lake, tmp_path / "out", write_keys(made, "a-1", "b-1"))
+    (finding,) = report.findings
+    assert (finding.ids, finding.detail) == ((batch,), "the answer of the peer differs from its row: key")
+
+
 @pytest.mark.parametrize(("sender", "peer", "key"), [("a", "b", "b-1"), ("b", "a", "a-1")])
 def test_a_signature_that_does_not_verify_is_found_with_the_key_alone(
     made: Path, tmp_path: Path, sender: str, peer: str, key: str
