@@ -109,7 +109,12 @@ def decide(conn: Connection, offered: OfferFrom, now: int) -> Decision:
     except TreeForked as error:
         assert tree is not None
         found = _fork(tree, stated, offered.offer.note, error.message)
-        return Decision(None, error, _kept(conn, offered.topic_id, found, now))
+        if stated.size == tree.size or offered.source is KeySource.OWNED:
+            return Decision(None, error, _kept(conn, offered.topic_id, found, now))
+        # Each holder of the shared secret can put a wrong proof beside two true notes: the tree's own node is asked.
+        if not has_pending(conn, offered.topic_id, tree.origin):
+            keep_finding(conn, offered.topic_id, found._replace(kind=FindingKind.PENDING), now)
+        return Decision(None, error)
     except MessageError as error:
         return Decision(None, error)
 

@@ -60,8 +60,8 @@ class WitnessLog:
         assert decision.checkpoint is not None
         return decision.checkpoint.size
 
-    async def refused(self, offer: Offer, node: str = "a") -> str:
-        decision = await self.offer(offer, node)
+    async def refused(self, offer: Offer, node: str = "a", source: KeySource = KeySource.SHARED) -> str:
+        decision = await self.offer(offer, node, source)
         assert decision.error is not None
         return decision.error.code
 
@@ -144,15 +144,28 @@ async def test_a_second_root_of_one_size_is_a_fork_that_a_file_proves(witness: W
 async def test_a_larger_tree_that_does_not_continue_the_held_one_is_a_fork(witness: WitnessLog) -> None:
     honest, forked = GrowingTree().grow("x", "y"), GrowingTree().grow("x", "other", "z")
     await witness.cosigned(honest.offer())
-    assert await witness.refused(forked.offer(3)) == "forked"
+    assert await witness.refused(forked.offer(3), source=KeySource.OWNED) == "forked"
     assert await witness.found() == [("fork", 3, 4)]
     assert await witness.cosigned(honest.grow("z").offer(3)) == 4, "the tree it holds is cosigned as before"
+
+
+async def test_a_wrong_proof_over_a_shared_secret_is_no_fork_and_the_node_of_the_tree_is_asked(
+    witness: WitnessLog,
+) -> None:
+    honest = GrowingTree().grow("x", "y")
+    await witness.cosigned(honest.offer())
+    offer = honest.grow("z").offer(3)
+    wrong = replace(offer, proof=tuple(bytes(32) for _ in offer.proof))
+    for _ in range(2):
+        assert await witness.refused(wrong) == "forked"
+    assert await witness.found() == []
+    assert len(await witness.log.database.read(read_pending, witness.topic, "a")) == 1
 
 
 async def test_a_fork_at_two_sizes_is_proven_to_others_as_soon_as_one_size_has_two_roots(witness: WitnessLog) -> None:
     honest, forked = GrowingTree().grow("x", "y"), GrowingTree().grow("x", "other", "z")
     await witness.cosigned(honest.offer())
-    assert await witness.refused(forked.offer(3)) == "forked"
+    assert await witness.refused(forked.offer(3), source=KeySource.OWNED) == "forked"
     decision = await witness.offer(honest.grow("z").offer(3))
     assert (decision.error, decision.findings) == (None, (FindingKind.FORK,))
     assert await witness.found() == [("fork", 3, 4), ("fork", 4, 4)]
