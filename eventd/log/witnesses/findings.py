@@ -72,11 +72,14 @@ class NewFinding(NamedTuple):
 
 
 def keep_finding(conn: Connection, topic_id: int, found: NewFinding, now: int) -> bool:
-    """Keep a finding, unless it is known, or its tree or its node has as many as are kept; return whether it is new."""
+    """Keep a finding, unless it is known, or its tree or its node has as many as are kept; return whether it is new.
+
+    Those that an operator has confirmed do not count: a node that forks again must be shown again.
+    """
     same = "SELECT 1 FROM history_findings WHERE topic_id = ? AND origin = ? AND kind = ? AND other_note = ?"
     if fetch(conn, same, (topic_id, found.origin, found.kind.value, found.other_note)):
         return False
-    count = "SELECT count(*) FROM history_findings WHERE topic_id = ?"
+    count = "SELECT count(*) FROM history_findings WHERE topic_id = ? AND confirmed_at IS NULL"
     if fetch(conn, f"{count} AND origin = ?", (topic_id, found.origin))[0][0] >= MOST_FINDINGS:
         return False
     of_node = topic_id, found.node, found.kind.value

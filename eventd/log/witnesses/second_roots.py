@@ -29,7 +29,9 @@ def find_second_root(conn: Connection, topic_id: int, stated: Checkpoint, key: N
                 continue  # an opening entry, or what an operator has reset
             if other.size == stated.size:
                 roots.setdefault(other.root, text)
-    return next((text for root, text in roots.items() if root != stated.root), "") if len(roots) == 1 else ""
+            if len(roots) > 1:
+                return ""
+    return next((text for root, text in roots.items() if root != stated.root), "")
 
 
 def drop_pending(conn: Connection, topic_id: int, origin: str, note: str) -> None:

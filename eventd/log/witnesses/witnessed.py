@@ -325,11 +325,11 @@ def compare_notes(conn: Connection, topic_id: int, group: str, notes: Sequence[s
             tree = find_witnessed(conn, topic_id, str(stated.origin)) if stated.origin.group == group else None
             if tree is None or (stated.size, stated.root) == (tree.size, tree.root):
                 continue
+            open_checkpoint(note, tree.key)  # first: a note that its node did not sign must not cost a search
             differs = stated.size != tree.size
             first = find_second_root(conn, topic_id, stated, tree.key) if differs else ""
             if differs and not first and has_pending(conn, topic_id, tree.origin):
                 continue
-            open_checkpoint(note, tree.key)
         except HistoryError:
             continue  # it proves nothing, also not about its teller, which may have it from another node
         if first:

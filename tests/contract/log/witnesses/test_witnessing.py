@@ -352,6 +352,9 @@ async def test_the_findings_about_one_node_are_bounded_and_forks_have_room(
     await witness.cosigned(GrowingTree("x").grow("y").offer(1))
     assert await witness.refused(GrowingTree("x").grow("z").offer(1)) == "forked"
     assert [kind for kind, *_ in await witness.found()] == ["rolled_back", "rolled_back", "fork"]
+    await witness.log.database.write(confirm_findings, witness.topic, "a", NOW)
+    await witness.cosigned(GrowingTree("s").offer())
+    assert [kind for kind, *_ in await witness.found()][-1] == "rolled_back", "confirmed ones leave room"
 
 
 async def test_a_reset_forgets_the_trees_of_a_node_and_is_recorded(witness: WitnessLog) -> None:
