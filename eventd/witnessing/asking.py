@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from eventd.egress.loop.sink import LinkError
 from eventd.egress.peers.answers import is_of_an_api
-from eventd.egress.transport.transport import Transport
+from eventd.egress.peers.signed_questions import PeerAsker
 from eventd.errors import EventdError
-from eventd.net.address_rules import AddressRules
 from eventd.net.exchange import Answer
 from eventd.resources.configuration import GroupConfig, PeerConfig
-from eventd.runtime.clock import Clock
 from federation.errors import BadAnswer, NoSigningKey
 from federation.history.exchange import (
     HISTORY_ANSWER_BYTES,
@@ -26,8 +22,7 @@ from federation.history.exchange import (
     read_history_answer,
 )
 from federation.history.witnessing import KeySource
-from federation.keys import Algorithm, Key, KeyRing
-from federation.signing import sign_request, verify_answer
+from federation.keys import Algorithm, Key
 from federation.wire import ErrorAnswer, HistoryQuery, read_error
 
 R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer)
@@ -56,18 +51,8 @@ def source_of(key: Key, node: str) -> KeySource:
     return KeySource.OWNED if alone else KeySource.SHARED
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryAsker:
-    """Asks the peers of a group on behalf of this node.
-
-    `ring` returns the current keys, `random` random bytes; `rules` judge the peers' addresses.
-    """
-
-    transport: Transport
-    ring: Callable[[], KeyRing]
-    clock: Clock
-    random: Callable[[int], bytes]
-    rules: AddressRules | None
+class HistoryAsker(PeerAsker):
+    """Asks the peers of a group about histories."""
 
     async def ask(
         self, group: GroupConfig, peer: PeerConfig, question: HistoryQuestion, kind: type[R]
@@ -76,23 +61,11 @@ class HistoryAsker:
         query = HistoryQuery(from_node=group.node_name, to_node=peer.node_name, group=group.name)
         body = encode_history(question)
         try:
-            ring = self.ring()
-            key = ring.signer(group.node_name)
-            now, nonce = self.clock.now(), self.random(16).hex()
-            signed = sign_request(query, body, key, now=now, nonce=nonce, window=group.replay_window)
-            answer = await self.transport.post(
-                peer.endpoint + query.path,
-                body,
-                signed.headers | {"Accept-Encoding": "identity"},
-                seconds=ANSWER_SECONDS,
-                most=HISTORY_ANSWER_BYTES,
-                tls=peer.tls,
-                node=peer.node_name,
-                rules=self.rules,
-            )
+            answered = await self.post(group, peer, query, body, seconds=ANSWER_SECONDS, most=HISTORY_ANSWER_BYTES)
+            answer = answered.answer
             if answer.status != 200:
                 raise _judge(answer)
-            signer = verify_answer(signed, answer.status, answer.headers, answer.body, ring)
+            signer = answered.verify()
             return read_history_answer(answer.body, kind), source_of(signer, peer.node_name)
         except BadAnswer as error:
             raise HistoryUntold(INVALID, detail=error.message) from None

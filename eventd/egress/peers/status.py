@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from eventd.egress.loop.sink import LinkError
 from eventd.egress.peers.answers import is_of_an_api
-from eventd.egress.transport.transport import Transport
+from eventd.egress.peers.signed_questions import PeerAsker
 from eventd.errors import EventdError
-from eventd.net.address_rules import AddressRules
 from eventd.net.exchange import Answer
 from eventd.resources.configuration import GroupConfig, PeerConfig
-from eventd.runtime.clock import Clock
 from federation.errors import BadAnswer, NoSigningKey
-from federation.keys import KeyRing
 from federation.peers import PROTOCOL_V1
-from federation.signing import sign_request, verify_answer
 from federation.status import (
     STATUS_ANSWER_BYTES,
     StatusAnswer,
@@ -46,18 +40,8 @@ class LinksUntold(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class StatusAsker:
-    """Asks the peers of a group on behalf of this node.
-
-    `ring` returns the current keys, `random` random bytes; `rules` judge the peers' addresses.
-    """
-
-    transport: Transport
-    ring: Callable[[], KeyRing]
-    clock: Clock
-    random: Callable[[int], bytes]
-    rules: AddressRules | None
+class StatusAsker(PeerAsker):
+    """Asks the peers of a group for their links."""
 
     async def ask(self, group: GroupConfig, peer: PeerConfig, question: StatusQuestion) -> StatusAnswer:
         """Return the peer's answer. Raises `LinksUntold`."""
@@ -66,23 +50,11 @@ class StatusAsker:
         query = StatusQuery(from_node=group.node_name, to_node=peer.node_name, group=group.name)
         body = encode_status_question(question)
         try:
-            ring = self.ring()
-            key = ring.signer(group.node_name)
-            now, nonce = self.clock.now(), self.random(16).hex()
-            signed = sign_request(query, body, key, now=now, nonce=nonce, window=group.replay_window)
-            answer = await self.transport.post(
-                peer.endpoint + query.path,
-                body,
-                signed.headers | {"Accept-Encoding": "identity"},
-                seconds=ANSWER_SECONDS,
-                most=STATUS_ANSWER_BYTES,
-                tls=peer.tls,
-                node=peer.node_name,
-                rules=self.rules,
-            )
+            answered = await self.post(group, peer, query, body, seconds=ANSWER_SECONDS, most=STATUS_ANSWER_BYTES)
+            answer = answered.answer
             if answer.status != 200:
                 raise LinksUntold(_judge(answer))
-            verify_answer(signed, answer.status, answer.headers, answer.body, ring)
+            answered.verify()
             return read_status_answer(answer.body, query)
         except BadAnswer:
             raise LinksUntold(INVALID) from None
