@@ -139,10 +139,10 @@ class TileBuilder:
 
 def _range_hashes(open_rows: dict[int, list[bytes]]) -> list[bytes]:
     """Return the roots of the perfect subtrees of a tree from its partial tiles, the largest first."""
-    return [one for level in sorted(open_rows, reverse=True) for one in _perfect_roots(open_rows[level])]
+    return [one for level in sorted(open_rows, reverse=True) for one in perfect_roots(open_rows[level])]
 
 
-def _perfect_roots(row: Sequence[bytes]) -> list[bytes]:
+def perfect_roots(row: Sequence[bytes]) -> list[bytes]:
     """Return the roots of the perfect subtrees above a row of hashes, the largest first."""
     begin, found = 0, list[bytes]()
     for height in range(len(row).bit_length() - 1, -1, -1):

@@ -16,7 +16,7 @@ import numpy as np
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers
 from eventd.lake.manifest import Number, Time
 from federation.history.merkle import HASH_SIZE, hash_perfect
-from federation.history.tiles import TILE_WIDTH
+from federation.history.tiles import TILE_WIDTH, perfect_roots
 
 LEAF_COLUMNS: Final = ("group", "own", "tree", "leaf", "digest", "position", "seq", "recorded_at")
 """The columns of `events` that show the leaves."""
@@ -206,16 +206,6 @@ def _cut(size: int, digests: bytes, tiles: range, leaves: _Leaves, at: Numbers) 
         roots = b"".join(perfect_roots(_hashes(digests, begin, begin + rest)))
     following = size - first
     return TreeCut(size, roots, int(at[leaves.rows[following]]) if following < len(leaves.rows) else 0)
-
-
-def perfect_roots(row: Sequence[bytes]) -> list[bytes]:
-    """Return the roots of the perfect subtrees above a row of hashes, the largest first."""
-    begin, found = 0, list[bytes]()
-    for height in range(len(row).bit_length() - 1, -1, -1):
-        if len(row) >> height & 1:
-            found.append(hash_perfect(row[begin : begin + (1 << height)]))
-            begin += 1 << height
-    return found
 
 
 def _digests(table: Columns, rows: Numbers) -> bytes:

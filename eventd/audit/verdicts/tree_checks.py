@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from eventd.audit.segments.tree_leaves import LeafRun, perfect_roots
+from eventd.audit.segments.tree_leaves import LeafRun
 from eventd.audit.segments.tree_rows import TreeCheckpoint, TreeOpening
 from federation.errors import HistoryError
 from federation.history.checkpoints import Checkpoint, LogOrigin, open_checkpoint
 from federation.history.entries import OPENING_ENTRY, OpeningEntry, read_opening_entry
 from federation.history.merkle import HASH_SIZE, CompactRange, hash_perfect, join_hashes
 from federation.history.notes import NoteKey, read_note
-from federation.history.tiles import TILE_HEIGHT, TILE_WIDTH
+from federation.history.tiles import TILE_HEIGHT, TILE_WIDTH, perfect_roots
 
 _NOT_CHOSEN = bytes(HASH_SIZE)
 Levels = Mapping[int, Mapping[int, bytes]]
