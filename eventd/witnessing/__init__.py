@@ -1,5 +1,4 @@
 """Checkpoints between nodes: offers those of this node to its peers, cosigns theirs, and compares what others hold.
 
-May import: egress.loop, egress.peers, egress.transport, log.core, log.history, log.witnesses, net, resources, runtime,
-    store.engine.
+May import: egress.loop, egress.peers, log.core, log.history, log.witnesses, net, resources, runtime, store.engine.
 """
