@@ -31,12 +31,12 @@ def control(control: Control, monkeypatch: pytest.MonkeyPatch, migrated_sqlite_u
     return control
 
 
-async def witness(url: str, *offers: Offer) -> None:
+async def witness(url: str, *offers: Offer, source: KeySource = KeySource.SHARED) -> None:
     with closing(Database(url)) as database:
         log = await EventLog.open(database, SystemClock())
         topic = await log.topic("group:edge")
         for offer in offers:
-            offered = OfferFrom(topic, "edge", "cloud", KeySource.SHARED, {}, ("cloud",), offer)
+            offered = OfferFrom(topic, "edge", "cloud", source, {}, ("cloud",), offer)
             await database.write(decide, offered, log.clock.now())
         await log.close()
 
@@ -64,7 +64,8 @@ def test_a_fork_without_two_checkpoints_of_one_size_has_no_file(
 ) -> None:
     log = ("log", "findings")
     assert "routerctl log findings" in control(*log, "show", "2", code=3).err
-    asyncio.run(witness(migrated_sqlite_url, GrowingTree(node="cloud", group="edge").grow("z", "z").offer(2)))
+    larger = GrowingTree(node="cloud", group="edge").grow("z", "z").offer(2)
+    asyncio.run(witness(migrated_sqlite_url, larger, source=KeySource.OWNED))
     assert [one["otherSize"] for one in json.loads(control(*log, "-o", "json").out)] == [2, 3]
     said = control(*log, "show", "2", "--out", str(tmp_path / "fork.json"), code=1)
     assert "finding 2 has no file: only two signed checkpoints of one size show a fork" in said.err

@@ -27,8 +27,8 @@ async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
     return found
 
 
-async def offer(books: GroupLedger, offer: Offer, node: str = "a") -> None:
-    offered = OfferFrom(await books.log.topic("group:g"), "g", node, KeySource.SHARED, {}, (node,), offer)
+async def offer(books: GroupLedger, offer: Offer, node: str = "a", source: KeySource = KeySource.SHARED) -> None:
+    offered = OfferFrom(await books.log.topic("group:g"), "g", node, source, {}, (node,), offer)
     await books.log.database.write(decide, offered, NOW)
 
 
@@ -55,7 +55,7 @@ async def test_held_trees_keys_and_findings_are_shown(books: GroupLedger) -> Non
 async def test_a_fork_that_two_checkpoints_do_not_show_has_no_file(books: GroupLedger) -> None:
     tree = GrowingTree().grow("x")
     await offer(books, tree.offer())
-    await offer(books, GrowingTree().grow("y", "z").offer(2))
+    await offer(books, GrowingTree().grow("y", "z").offer(2), source=KeySource.OWNED)
     other = PreviousTree(tree.origin, 2, bytes(32))
     await offer(books, GrowingTree("u", reason=OpeningReason.EPOCH, previous=other).offer())
     found = (await books.call("history.witnesses", group="g"))["findings"]
