@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from eventd.bench.wire import percentile
 from tests.bench.console_site import ConsoleSite, Figures, Viewer, console_site, signed_in, watching
@@ -27,7 +28,8 @@ TOPICS_AT_ONCE = 16
 VIEWS = ["/", "/links", "/events", "/doctor", "/resources"]
 BATCH = 64
 """Events of one request while viewers look on."""
-QUIET_SECONDS = 10.0
+QUIET_SECONDS = 30.0
+"""As long as a link rests before it tries again: in a shorter part, all of the 200 links may try, or none."""
 SETTLED_SECONDS = 3.0
 
 
@@ -52,7 +54,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--visits", type=int, default=40, help="pages: how often each is opened")
     parser.add_argument("--viewers", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=5.0, help="viewers: how long each part of a round lasts")
-    parser.add_argument("--parts", type=int, default=4, help="viewers: parts with and as many without them")
+    parser.add_argument("--parts", type=int, default=8, help="viewers: parts with and as many without them")
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=1)
     return parser.parse_args()
@@ -133,27 +135,33 @@ async def _make_topics(site: ConsoleSite, count: int) -> None:
 async def _viewers(site: ConsoleSite, options: argparse.Namespace) -> Figures:
     """Return the rates of emitting in turn without and with viewers of five views, and the cost of viewers at rest."""
     views = [VIEWS[number % len(VIEWS)] for number in range(options.viewers)]
-    alone: list[float] = []
-    watched: list[float] = []
+    alone: list[Emitted] = []
+    watched: list[Emitted] = []
     async with signed_in(site) as viewer:
         idle = await _share(site)
         async with watching(viewer, [VIEWS[1]] * options.viewers):
             resting = await _share(site)
+        idle = (idle + await _share(site)) / 2
         number = options.events
-        for _ in range(options.parts):
-            rate, number = await _emit(site, number, options.seconds)
-            alone.append(rate)
-            async with watching(viewer, views):
-                rate, number = await _emit(site, number, options.seconds)
-            watched.append(rate)
+        for part in range(2 * options.parts):
+            # Twice with and twice without viewers: emitting gets slower as the log grows, and no side shall pay for it.
+            is_watched = part % 4 in (1, 2)
+            async with watching(viewer, views if is_watched else []):
+                emitted = await _emit(site, number, options.seconds)
+            number += emitted.events
+            (watched if is_watched else alone).append(emitted)
         fragments = viewer.fragments
     await _verify(site, number)
+    rate, cost = (statistics.median(getattr(one, name) for one in alone) for name in ("rate", "cost"))
+    watched_rate, watched_cost = (statistics.median(getattr(one, name) for one in watched) for name in ("rate", "cost"))
     return {
         "idle_cpu_percent": round(idle * 100, 2),
         "viewers_of_one_view_cpu_percent": round((resting - idle) * 100, 2),
-        "events_per_second_alone": round(statistics.median(alone)),
-        "events_per_second_watched": round(statistics.median(watched)),
-        "watched_to_alone": round(statistics.median(watched) / statistics.median(alone), 3),
+        "events_per_second_alone": round(rate),
+        "events_per_second_watched": round(watched_rate),
+        "watched_to_alone": round(watched_rate / rate, 3),
+        "cpu_us_per_event_alone": round(cost * 1e6, 1),
+        "cpu_us_per_event_watched": round(watched_cost * 1e6, 1),
         "fragments": fragments,
     }
 
@@ -166,14 +174,23 @@ async def _share(site: ConsoleSite) -> float:
     return (site.cpu_seconds - cpu) / (time.perf_counter() - begun)
 
 
-async def _emit(site: ConsoleSite, first: int, seconds: float) -> tuple[float, int]:
-    """Emit batches from two clients for so many seconds; return the events per second, and the next number."""
-    number, begun = first, time.perf_counter()
+class Emitted(NamedTuple):
+    """Events per second, and the CPU seconds of the node for each."""
+
+    events: int
+    rate: float
+    cost: float
+
+
+async def _emit(site: ConsoleSite, first: int, seconds: float) -> Emitted:
+    """Emit batches from two clients for so many seconds."""
+    number, begun, cpu = first, time.perf_counter(), site.cpu_seconds
     while (passed := time.perf_counter() - begun) < seconds:
         rows = [[_batch(site, number + (2 * at + line) * BATCH) for at in range(8)] for line in range(2)]
         await site.client.load(rows)
         number += 16 * BATCH
-    return (number - first) / passed, number
+    events = number - first
+    return Emitted(events, events / passed, (site.cpu_seconds - cpu) / events)
 
 
 def _batch(site: ConsoleSite, first: int) -> bytes:

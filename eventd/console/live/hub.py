@@ -22,7 +22,7 @@ from eventd.runtime.supervisor import SpawnTask
 
 logger = logging.getLogger("eventd.console")
 INTERVAL_SECONDS: Final = 1.0
-SHARE: Final = 0.05
+SHARE: Final = 0.025
 """Maximum part of the time that is spent on rendering and sending all views together; each gets the same."""
 VIEW_SHARE: Final = 0.015
 """Maximum part of the time for a single view."""

@@ -26,12 +26,13 @@ class _Member(NamedTuple):
     of_queue: bool = False
 
 
+_WHEN_FULL: Final = {"old": "removes the oldest", "reject": "rejects writes"}
 _MEMBERS: Final = {
     "durability": _Member("Durability"),
     "ttl_ms": _Member("Time to live", _time, "unlimited"),
     "cap_records": _Member("Maximum records", whole, "unlimited"),
     "cap_bytes": _Member("Maximum size", size, "unlimited"),
-    "discard": _Member("When it is full", {"old": "removes the oldest", "reject": "rejects writes"}.__getitem__),
+    "discard": _Member("When it is full", lambda value: _WHEN_FULL.get(value, str(value))),
     "priority": _Member("Priority"),
     "auto_priority": _Member("Priority by use", _yes),
     "auto_create": _Member("Created by writes", _yes),

@@ -223,7 +223,7 @@ class Site(Generic[Someone]):
             heading = "The node refuses the key"
         elif status == 401 and self._host.frame.entry:
             heading = "Open the printed link"
-        unfiltered = self._unfiltered(request) if status in (400, 404) and visitor is not None else ""
+        unfiltered = self._unfiltered(request, status) if visitor is not None else ""
         page = ShownPage(heading, "error.html", {"error": error, "unfiltered": unfiltered}, False, status)
         preferences = Preferences.of(request)
         visit = None
@@ -231,10 +231,13 @@ class Site(Generic[Someone]):
             visit = self._visit(request.rel_url.raw_path, {}, {}, visitor, preferences)
         return html(self._layout.alone(page, visit, preferences, self._clock.now()), status)
 
-    def _unfiltered(self, request: web.Request) -> str:
+    def _unfiltered(self, request: web.Request, status: int) -> str:
         """Return the URL of the page of a request without its query, if that may be what is wrong; else empty."""
-        is_page = find_page(self._path_of(request), self._pages) is not None
-        return request.rel_url.raw_path if request.query_string and request.method == "GET" and is_page else ""
+        found = find_page(self._path_of(request), self._pages)
+        if not request.query_string or request.method != "GET" or found is None:
+            return ""
+        # What a path names and is not there is missing without the query, too.
+        return request.rel_url.raw_path if status == 400 or (status == 404 and not found.names) else ""
 
 
 _HEADINGS: Final = {

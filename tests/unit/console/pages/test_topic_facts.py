@@ -23,6 +23,11 @@ def test_a_configuration_is_described_in_words_and_units() -> None:
     assert shown["When it is full"] == "rejects writes"
 
 
+def test_a_value_that_only_a_newer_node_knows_is_shown_as_it_is() -> None:
+    config = msgspec.to_builtins(TopicConfig().resolved()) | {"discard": "largest"}
+    assert dict(describe_configuration(config))["When it is full"] == "largest"
+
+
 def test_only_a_queue_shows_how_its_jobs_are_leased() -> None:
     assert "Lease of a job" not in described()
     shown = described(type="queue", dead_letter="undone")
