@@ -6,7 +6,7 @@ from typing import Final
 
 from eventd.log.history.relayed import answer_tiles
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, tile_reader
-from eventd.log.witnesses.cosignatures import prove_consistency
+from eventd.log.witnesses.cosignatures import prove_consistency, prove_last
 from eventd.log.witnesses.witnessed import OfferFrom, decide, read_news
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
@@ -21,10 +21,12 @@ from federation.history.exchange import (
     HistoryReply,
     KeysAnswer,
     KeysQuestion,
+    NoteQuestion,
     OpeningProof,
     TilesQuestion,
     WitnessAnswer,
     WitnessQuestion,
+    answer_note,
     encode_history,
     fit_notes,
     read_history_question,
@@ -61,6 +63,10 @@ class HistoryAnswers:
             if isinstance(question, TilesQuestion):
                 log = self._witness.log
                 return encode_history(await log.database.read(answer_tiles, self._witness.topic_id, question))
+            if isinstance(question, NoteQuestion):
+                asked = question.tree, question.old
+                offer = await self._witness.log.database.read(prove_last, self._witness.topic_id, *asked)
+                return encode_history(answer_note(offer))
             return encode_history(await self._prove(question))
         finally:
             self._at_work.discard(node)

@@ -16,6 +16,7 @@ from federation.history.exchange import (
     ConsistencyAnswer,
     HistoryQuestion,
     KeysAnswer,
+    NoteAnswer,
     TilesAnswer,
     WitnessAnswer,
     encode_history,
@@ -25,7 +26,7 @@ from federation.history.witnessing import KeySource
 from federation.keys import Algorithm, Key
 from federation.wire import ErrorAnswer, HistoryQuery, read_error
 
-R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer)
+R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer, NoteAnswer)
 
 ANSWER_SECONDS: Final = 10.0
 """How long a peer may take to answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from eventd.log.core.eventlog import EventLog
@@ -13,6 +13,7 @@ from eventd.log.history.open_tree import TreeOwner
 from eventd.log.witnesses.findings import FindingKind
 from eventd.log.witnesses.keys import Pins
 from eventd.log.witnesses.own_notes import OwnNote, Shown, take_own_note
+from eventd.log.witnesses.relayed_notes import RelayedNotes, find_unheld
 from eventd.log.witnesses.witnessed import compare_notes, keep_compared, read_of
 from eventd.resources.configuration import GroupConfig
 from federation.history.exchange import fit_notes
@@ -22,6 +23,9 @@ logger = logging.getLogger("eventd.history")
 
 MOST_OF_A_NODE: Final = 4
 """How many notes of the trees of a node are shown to it: those that it opened last."""
+
+MOST_WANTED: Final = 64
+"""Maximum number of trees about which a peer is to be asked: as many notes as a message has."""
 
 
 class WitnessMetrics(Protocol):
@@ -77,6 +81,37 @@ class SigningGate:
         await self._open.wait()
 
 
+class WantedTrees:
+    """Trees of which peers are to be asked what they can prove, by the node name of the peer.
+
+    `wake` is called with a peer that is to be asked.
+    """
+
+    def __init__(self) -> None:
+        self._by_peer: dict[str, dict[str, None]] = {}
+        self.wake: Callable[[str], None] = lambda _: None
+
+    def want(self, peer: str, origin: str) -> None:
+        """Have a peer asked about a tree, unless it is to be asked about many already."""
+        due = self._by_peer.setdefault(peer, {})
+        if len(due) < MOST_WANTED and origin not in due:
+            due[origin] = None
+            self.wake(peer)
+
+    def take(self, peer: str) -> str | None:
+        """Return the next tree about which a peer is to be asked; None if there is none."""
+        due = self._by_peer.get(peer)
+        if not due:
+            return None
+        origin = next(iter(due))
+        del due[origin]
+        return origin
+
+    def are_due(self, peer: str) -> bool:
+        """Return whether a peer is to be asked about any tree."""
+        return bool(self._by_peer.get(peer))
+
+
 @dataclass(frozen=True, slots=True)
 class GroupWitness:
     """One group of this node as a witness and as the owner of trees.
@@ -90,6 +125,7 @@ class GroupWitness:
     keys: Callable[[], Awaitable[GroupKeys]]
     metrics: WitnessMetrics
     gate: SigningGate
+    wanted: WantedTrees = field(default_factory=WantedTrees)
 
     def is_declared(self, node: str) -> bool:
         """Return whether a node is a declared peer of the group."""
@@ -128,10 +164,19 @@ class GroupWitness:
 
     async def take_others(self, notes: Sequence[str], teller: str) -> None:
         """Compare notes of other nodes' trees, which a peer passes on, with what is held of them."""
-        group, database = self.config().name, self.log.database
-        found = await database.read(compare_notes, self.topic_id, group, notes, teller) if notes else []
+        if not notes:
+            return
+        config, database, now = self.config(), self.log.database, self.log.clock.now()
+        asked: list[str] = []
+        if self.is_declared(teller):
+            peers = [peer.node_name for peer in config.peers.values()]
+            heard = RelayedNotes(self.topic_id, config.name, config.node_name, teller, notes, self.pins(), peers)
+            asked = await database.read(find_unheld, heard, now)
+        for origin in asked:
+            self.wanted.want(teller, origin)
+        found = await database.read(compare_notes, self.topic_id, config.name, notes, teller, asked)
         if found:
-            self.report(await database.write(keep_compared, self.topic_id, found, self.log.clock.now()), teller)
+            self.report(await database.write(keep_compared, self.topic_id, found, now), teller)
 
     def report(self, found: Iterable[FindingKind], peer: str) -> None:
         """Log and count new findings."""

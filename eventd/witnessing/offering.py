@@ -30,6 +30,7 @@ from eventd.runtime.supervisor import KeepTask
 from eventd.witnessing.asking import BUSY, INVALID, OLDER, UNREACHABLE, HistoryAsker, HistoryUntold
 from eventd.witnessing.group_witness import GroupWitness
 from eventd.witnessing.pulling import TilePulling
+from eventd.witnessing.relayed_trees import RelayedTrees
 from federation.errors import HistoryError, KeyChanged, ProofMismatch
 from federation.history.checkpoints import read_checkpoint
 from federation.history.cosignatures import cosignature_times
@@ -75,6 +76,7 @@ class Offering:
         self._failures = 0
         self._told_upto = 0  # the time of the newest note of another tree that the peer has
         self._proofs_at = 0.0
+        self._trees = RelayedTrees(witness, peer, asker)
         self._pulling = TilePulling(witness, peer, asker)
         self._grown: asyncio.Future[None] | None = None
 
@@ -104,6 +106,7 @@ class Offering:
                 self._key = await self._introduce()
             more = await self._offer(self._key)
             await self._ask_for_proofs()
+            more = await self._ask_about_trees() or more
             more = await self._pulling.pull() or more
         except HistoryUntold as untold:
             return self._pause(untold)
@@ -216,10 +219,18 @@ class Offering:
         ours, now = self._witness, self._witness.log.clock.now()
         await ours.log.database.write(note_witness_state, due.tree.id, self._peer.node_name, state, detail[:1000], now)
 
+    async def _ask_about_trees(self) -> bool:
+        """Ask about a tree of another node that the peer relays; return whether there are more."""
+        await self._trees.ask_next()
+        return self._witness.wanted.are_due(self._peer.node_name)
+
     # --- proofs of the peer's own tree ------------------------------------------------------------------------
 
     async def _ask_for_proofs(self) -> None:
-        """Ask the peer to prove that sizes of its tree that different nodes have seen fit together."""
+        """Ask the peer to prove that sizes of its tree that different nodes have seen fit together.
+
+        Of the trees of undeclared nodes, each peer that may relay them is asked.
+        """
         ours, clock = self._witness, self._witness.log.clock
         if clock.monotonic() - self._proofs_at < PENDING_SECONDS:
             return
@@ -228,7 +239,8 @@ class Offering:
             expire_pending, ours.topic_id, clock.now() - PROOF_HOURS * 3600 * SECOND
         )
         ours.report([FindingKind.UNPROVEN] * expired, self._peer.node_name)
-        for pending in await ours.log.database.read(read_pending, ours.topic_id, self._peer.node_name):
+        node, declared = self._peer.node_name, {peer.node_name for peer in ours.config().peers.values()}
+        for pending in await ours.log.database.read(read_pending, ours.topic_id, node, declared):
             try:
                 await self._ask_for_proof(pending)
             except (HistoryUntold, HistoryError):  # it stays pending, and offers must not wait for it
@@ -250,6 +262,8 @@ class Offering:
         try:
             verify_consistency(small.size, small.root, large.size, large.root, proof)
         except ProofMismatch as error:
+            if pending.node != node:
+                return  # a relay can send a wrong proof of a right tree
             kind, detail = FindingKind.FORK, f"{pending.detail}; asked for a proof, {node} sent a wrong one: {error}"
         await ours.log.database.write(settle_pending, pending.id, kind, detail)
         ours.report([kind] if kind else [], node)
@@ -270,6 +284,7 @@ class Offers:
         self._asker = asker
         self._keep = keep
         self._tasks: dict[str, tuple[_Declared, Offering, asyncio.Task[None]]] = {}
+        witness.wanted.wake = self._wake
 
     def follow(self, peers: Mapping[str, PeerConfig]) -> None:
         """Offer to these peers, and to no others; those that speak v1 alone know no histories."""
@@ -289,6 +304,11 @@ class Offers:
                 task = self._keep(offering.run, f"offers to {name}")
                 self._tasks[name] = (declared, offering, task)
         self._witness.gate.consider(wanted)
+
+    def _wake(self, node: str) -> None:
+        """Ask a peer about a tree that is wanted of it."""
+        if node in self._tasks:
+            self._tasks[node][1].grown()
 
     def grown(self) -> None:
         """Offer the checkpoint that was just signed."""

@@ -88,7 +88,17 @@ class TilesQuestion(Struct, frozen=True, kw_only=True, tag_field="ask", tag="til
         return min((self.first + self.count) * TILE_WIDTH, self.size)
 
 
-HistoryQuestion = WitnessQuestion | KeysQuestion | ConsistencyQuestion | TilesQuestion
+class NoteQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ask", tag="note"):
+    """Asks for the last checkpoint of a tree that the receiver can prove: of its own tree, or of one that it relays.
+
+    `old`: the size that the asking node holds of the tree; 0: it holds nothing.
+    """
+
+    tree: Annotated[str, Meta(max_length=512)]
+    old: _Size = 0
+
+
+HistoryQuestion = WitnessQuestion | KeysQuestion | ConsistencyQuestion | TilesQuestion | NoteQuestion
 
 
 class WitnessAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,7 +138,15 @@ class TilesAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     opening: _Note = ""
 
 
-HistoryReply = WitnessAnswer | KeysAnswer | ConsistencyAnswer | TilesAnswer
+class NoteAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A checkpoint, as it would be offered to the asking node; for its members see `Offer`."""
+
+    note: _Note
+    proof: _Hashes = ()
+    opening: OpeningProof | None = None
+
+
+HistoryReply = WitnessAnswer | KeysAnswer | ConsistencyAnswer | TilesAnswer | NoteAnswer
 
 _QUESTIONS: Final = msgspec.json.Decoder(HistoryQuestion)
 
@@ -148,7 +166,7 @@ def read_history_question(body: bytes) -> HistoryQuestion:
     return question
 
 
-R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer)
+R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer, NoteAnswer)
 
 
 def read_history_answer(body: bytes, kind: type[R]) -> R:
@@ -161,18 +179,30 @@ def read_history_answer(body: bytes, kind: type[R]) -> R:
 
 def ask_witness(offer: Offer, notes: tuple[str, ...] = ()) -> WitnessQuestion:
     """Return the question that offers a checkpoint to a witness."""
-    opening = OpeningProof(offer.opening[1:].decode(), write_hashes(offer.opening_path)) if offer.opening else None
-    note = offer.note.encode().decode()
+    note, opening = offer.note.encode().decode(), _write_opening(offer)
     return WitnessQuestion(note=note, old=offer.old, proof=write_hashes(offer.proof), opening=opening, notes=notes)
 
 
-def read_offer(question: WitnessQuestion) -> Offer:
-    """Return the checkpoint that a question offers, of which nothing is proven yet. Raises MalformedHistory."""
-    opening = question.opening
+def answer_note(offer: Offer) -> NoteAnswer:
+    """Return the answer with a checkpoint, as it would be offered to the node that asks for it."""
+    note = offer.note.encode().decode()
+    return NoteAnswer(note=note, proof=write_hashes(offer.proof), opening=_write_opening(offer))
+
+
+def _write_opening(offer: Offer) -> OpeningProof | None:
+    return OpeningProof(offer.opening[1:].decode(), write_hashes(offer.opening_path)) if offer.opening else None
+
+
+def read_offer(message: WitnessQuestion | NoteAnswer, old: int | None = None) -> Offer:
+    """Return the checkpoint that a message offers, of which nothing is proven yet. Raises MalformedHistory.
+
+    `old` is given for an answer: the size in its question.
+    """
+    opening = message.opening
     return Offer(
-        note=read_note(question.note.encode(errors="replace")),
-        old=question.old,
-        proof=read_hashes(question.proof, "the consistency proof"),
+        note=read_note(message.note.encode(errors="replace")),
+        old=message.old if isinstance(message, WitnessQuestion) else old or 0,
+        proof=read_hashes(message.proof, "the consistency proof"),
         opening=OPENING_ENTRY + opening.note.encode(errors="replace") if opening else b"",
         opening_path=read_hashes(opening.path, "the path of the opening entry") if opening else (),
     )

@@ -1,7 +1,7 @@
 """Test vectors of protocol v2 for a witness: offers of checkpoints that it cosigns, and those that it refuses.
 
 `state.witness` is what the receiver has: the seed of its key, `held` with the last note of a tree of the sender and the
-verifier key of that tree, and `leaves`, the entries of its own tree in base64.
+verifier key of that tree, `leaves`, the entries of its own tree in base64, and `note` its checkpoint.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ def case(
     """Return a vector of a question to a witness that holds `kept`, and has `own` leaves in its own tree."""
     body = question if isinstance(question, str) else json.dumps(question, ensure_ascii=False, separators=(",", ":"))
     state = {"seed": WITNESS_SEED.hex(), "held": kept, "leaves": [plain.b64(one) for one in own_leaves(own)]}
+    if own:
+        state["note"] = note(own_leaves(own), OWN, WITNESS_SEED)
     made = vector(name, about, request(body, path="/v2/history"), expect)
     made["state"]["witness"] = state
     return made
@@ -115,6 +117,15 @@ def cosigning() -> Iterator[Vector]:
     question = {"ask": "consistency", "tree": OWN, "old": 3, "size": 7}
     about = "Does your tree of 7 leaves begin with that of 3?"
     yield case("accept_history_consistency", about, question, {"status": 200, "reply": {"proof": proof}}, own=7)
+    signed, path = note(own, OWN, WITNESS_SEED), [plain.b64(one) for one in plain.path(0, own)]
+    question = {"ask": "note", "tree": OWN, "old": 3}
+    reply: Vector = {"note": signed, "proof": proof}
+    about = "What follows the 3 leaves of your tree that are held?"
+    yield case("accept_history_note", about, question, {"status": 200, "reply": reply}, own=7)
+    reply = {"note": signed, "opening": {"note": own[0][1:].decode(), "path": path}}
+    about = "And to a node that holds nothing of it?"
+    question = {"ask": "note", "tree": OWN}
+    yield case("accept_history_note_first", about, question, {"status": 200, "reply": reply}, own=7)
 
 
 def contradictions() -> Iterator[Vector]:
@@ -154,6 +165,7 @@ def malformed() -> Iterator[Vector]:
         ("proof", "64 hashes", good | {"proof": [hash] * 64}),
         ("notes", "65 notes", good | {"notes": ["x"] * 65}),
         ("consistency", "From no size", {"ask": "consistency", "tree": OWN, "old": 0, "size": 7}),
+        ("note", "A size of 2^48", {"ask": "note", "tree": OWN, "old": 1 << 48}),
     ):
         yield case(f"malformed_history_{name}", about, question, refused(400, "malformed"), kept)
     for name, about, question, reason in (

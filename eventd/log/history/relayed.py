@@ -29,7 +29,7 @@ from federation.history.exchange import MOST_TILES, TilesAnswer, TilesQuestion, 
 from federation.history.forms import write_base64
 from federation.history.merkle import HASH_SIZE, hash_leaf
 from federation.history.proofs import verify_consistency
-from federation.history.tiles import TILE_WIDTH, TileAddress, TileBuilder, consistency_proof
+from federation.history.tiles import TILE_WIDTH, TileAddress, TileBuilder, consistency_proof, root_of
 from federation.history.tiles import read_hashes as read_tile
 
 MOST_TREES: Final = 16
@@ -150,6 +150,17 @@ def answer_tiles(conn: Connection, topic_id: int, question: TilesQuestion) -> Ti
     proof = consistency_proof(question.end, question.size, read)
     opening = "" if question.first else tree.opening[1:].decode()
     return TilesAnswer(tiles=tuple(tiles), proof=write_hashes(tuple(proof)), opening=opening)
+
+
+def find_kept_root(conn: Connection, topic_id: int, origin: str, size: int) -> bytes | None:
+    """Return the root of a tree at a size up to which its tiles are kept here; None without them."""
+    tree = find_tree_of(conn, topic_id, origin)
+    if tree is None or size > tree.size:
+        return None
+    try:
+        return root_of(size, tile_reader(conn, tree.id))
+    except MalformedHistory:  # tiles are pruned
+        return None
 
 
 def find_relayed(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, tile_reader
+from eventd.log.history.trees import (
+    StoredCheckpoint,
+    Tree,
+    find_open_tree,
+    find_tree_of,
+    read_checkpoint_of,
+    tile_reader,
+)
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row, replacing
 from federation.errors import MalformedHistory
@@ -56,16 +63,29 @@ def read_due_offer(conn: Connection, topic_id: int, peer: str) -> DueOffer | Non
     old = 0 if witness is None else witness.size
     if old > signed.size or (witness is not None and old == signed.size and witness.cosigned_at is not None):
         return None
-    read, note = tile_reader(conn, tree.id), read_note(signed.note.encode())
     try:
-        if old:
-            offer = Offer(note, old, tuple(consistency_proof(old, signed.size, read)))
-        else:
-            path = tuple(inclusion_proof(0, signed.size, read))
-            offer = Offer(note, 0, (), tree.opening, path)
+        return DueOffer(tree, signed, _prove(conn, tree, signed, old))
     except MalformedHistory as error:  # tiles are pruned
         return DueOffer(tree, signed, None, error.message)
-    return DueOffer(tree, signed, offer)
+
+
+def _prove(conn: Connection, tree: Tree, signed: StoredCheckpoint, old: int) -> Offer:
+    """Return a checkpoint as it is offered to a node that holds `old` leaves. Raises MalformedHistory."""
+    read, note = tile_reader(conn, tree.id), read_note(signed.note.encode())
+    if old:
+        return Offer(note, old, tuple(consistency_proof(old, signed.size, read)))
+    return Offer(note, 0, (), tree.opening, tuple(inclusion_proof(0, signed.size, read)))
+
+
+def prove_last(conn: Connection, topic_id: int, origin: str, old: int) -> Offer:
+    """Return the last checkpoint of a tree whose tiles are kept here, as it is offered to a node that holds `old`
+    leaves. Raises MalformedHistory."""
+    tree = find_tree_of(conn, topic_id, origin)
+    signed = None if tree is None else read_checkpoint_of(conn, tree.id)
+    if tree is None or signed is None or old > signed.size:
+        size = 0 if signed is None else signed.size
+        raise MalformedHistory(f"{origin} has {size} signed leaves here, and not {max(old, 1)}", reason="size")
+    return _prove(conn, tree, signed, old)
 
 
 def keep_cosignature(conn: Connection, tree_id: int, peer: str, size: int, signature: NoteSignature, now: int) -> bool:

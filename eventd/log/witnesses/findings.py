@@ -5,6 +5,7 @@ They stay until their group is deleted; a finding that an operator has confirmed
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -145,10 +146,13 @@ def has_pending(conn: Connection, topic_id: int, origin: str) -> bool:
     return bool(fetch(conn, sql, (topic_id, origin, FindingKind.PENDING.value)))
 
 
-def read_pending(conn: Connection, topic_id: int, node: str) -> list[HistoryFinding]:
-    """Return the pairs of sizes that wait for a proof of their node."""
-    sql = f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND node = ? AND kind = ? ORDER BY id"
-    return [HistoryFinding(*row) for row in fetch(conn, sql, (topic_id, node, FindingKind.PENDING.value))]
+def read_pending(
+    conn: Connection, topic_id: int, node: str, peers: Collection[str] | None = None
+) -> list[HistoryFinding]:
+    """Return the pairs of sizes that wait for a proof of their node; with `peers`, also of nodes not among them."""
+    sql = f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND kind = ? ORDER BY id"
+    found = [HistoryFinding(*row) for row in fetch(conn, sql, (topic_id, FindingKind.PENDING.value))]
+    return [one for one in found if one.node == node or (peers is not None and one.node not in peers)]
 
 
 def settle_pending(conn: Connection, finding_id: int, kind: FindingKind | None, detail: str = "") -> None:

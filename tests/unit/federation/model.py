@@ -40,8 +40,10 @@ from federation.history.exchange import (
     ConsistencyQuestion,
     HistoryReply,
     KeysAnswer,
+    NoteQuestion,
     WitnessAnswer,
     WitnessQuestion,
+    answer_note,
     encode_history,
     read_history_question,
     read_offer,
@@ -49,7 +51,7 @@ from federation.history.exchange import (
 )
 from federation.history.merkle import hash_leaf
 from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, read_note, read_vkey
-from federation.history.tiles import TileBuilder, consistency_proof
+from federation.history.tiles import TileBuilder, consistency_proof, inclusion_proof
 from federation.history.witnessing import (
     HeldCheckpoint,
     KeySource,
@@ -157,6 +159,13 @@ def _witness(vector: dict[str, Any]) -> dict[str, Any]:
         found = ConsistencyAnswer(
             write_hashes(tuple(consistency_proof(question.old, question.size, tiles.__getitem__)))
         )
+    elif isinstance(question, NoteQuestion):
+        entries = [b64decode(one) for one in state["leaves"]]
+        tiles, size = TileBuilder().extend([hash_leaf(one) for one in entries]), len(entries)
+        note, old = read_note(state["note"].encode()), question.old
+        path = tuple(inclusion_proof(0, size, tiles.__getitem__))
+        proof = tuple(consistency_proof(old, size, tiles.__getitem__)) if old else ()
+        found = answer_note(Offer(note, old, proof) if old else Offer(note, 0, (), entries[0], path))
     elif isinstance(question, WitnessQuestion):
         offer = read_offer(question)
         _require_witnessed(offer, held, (who["group"], "a"))

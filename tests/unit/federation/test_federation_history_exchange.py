@@ -9,9 +9,12 @@ import pytest
 
 from federation.errors import HistoryError, Malformed
 from federation.history.exchange import (
+    NoteAnswer,
+    answer_note,
     ask_witness,
     encode_history,
     fit_notes,
+    read_history_answer,
     read_history_question,
     read_offer,
 )
@@ -33,6 +36,8 @@ def test_an_offer_is_read_as_it_was_asked() -> None:
     for offer in (tree.offer(), tree.offer(2)):
         asked = read_history_question(encode_history(ask_witness(offer)))
         assert read_offer(asked) == offer  # type: ignore[arg-type]
+        answer = read_history_answer(encode_history(answer_note(offer)), NoteAnswer)
+        assert read_offer(answer, offer.old) == offer
 
 
 @pytest.mark.parametrize(
@@ -56,6 +61,8 @@ def test_an_offer_is_read_as_it_was_asked() -> None:
         question(opening={"note": NOTE, "path": [HASH] * 64}),
         b'{"ask":"consistency","tree":"t","old":0,"size":1}',
         b'{"ask":"consistency","tree":"t","old":1,"size":281474976710656}',
+        b'{"ask":"note","tree":"t","old":-1}',
+        b'{"ask":"note","tree":"' + b"t" * 513 + b'"}',
         b'{"ask":"tiles","tree":"t","first":0,"count":65,"size":1}',
         b'{"ask":"tiles","tree":"t","first":0,"count":0,"size":1}',
         b'{"ask":"tiles","tree":"t","first":-1,"count":1,"size":1}',
