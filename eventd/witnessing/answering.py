@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from eventd.log.history.bulk_proving import answer_prove, answer_range
 from eventd.log.history.relayed import answer_tiles
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, tile_reader
 from eventd.log.witnesses.cosignatures import prove_consistency, prove_last
@@ -23,6 +24,8 @@ from federation.history.exchange import (
     KeysQuestion,
     NoteQuestion,
     OpeningProof,
+    ProveQuestion,
+    RangeQuestion,
     TilesQuestion,
     WitnessAnswer,
     WitnessQuestion,
@@ -60,14 +63,9 @@ class HistoryAnswers:
                 return encode_history(await self._cosign(request, question))
             if isinstance(question, KeysQuestion):
                 return encode_history(await self._show_keys(node, question))
-            if isinstance(question, TilesQuestion):
-                log = self._witness.log
-                return encode_history(await log.database.read(answer_tiles, self._witness.topic_id, question))
-            if isinstance(question, NoteQuestion):
-                asked = question.tree, question.old
-                offer = await self._witness.log.database.read(prove_last, self._witness.topic_id, *asked)
-                return encode_history(answer_note(offer))
-            return encode_history(await self._prove(question))
+            if isinstance(question, ConsistencyQuestion):
+                return encode_history(await self._prove(question))
+            return encode_history(await self._read(question))
         finally:
             self._at_work.discard(node)
 
@@ -115,6 +113,17 @@ class HistoryAnswers:
             prove_consistency, ours.topic_id, question.tree, question.old, question.size
         )
         return ConsistencyAnswer(write_hashes(tuple(proof)))
+
+    async def _read(self, question: TilesQuestion | NoteQuestion | RangeQuestion | ProveQuestion) -> HistoryReply:
+        """Answer a question about the hashes of a tree that this node keeps."""
+        topic_id, read = self._witness.topic_id, self._witness.log.database.read
+        if isinstance(question, TilesQuestion):
+            return await read(answer_tiles, topic_id, question)
+        if isinstance(question, NoteQuestion):
+            return answer_note(await read(prove_last, topic_id, question.tree, question.old))
+        if isinstance(question, RangeQuestion):
+            return await read(answer_range, topic_id, question)
+        return await read(answer_prove, topic_id, question)
 
 
 def _read_own(conn: Connection, topic_id: int) -> tuple[Tree, StoredCheckpoint, tuple[bytes, ...]] | None:

@@ -17,6 +17,8 @@ from federation.history.exchange import (
     HistoryQuestion,
     KeysAnswer,
     NoteAnswer,
+    ProveAnswer,
+    RangeAnswer,
     TilesAnswer,
     WitnessAnswer,
     encode_history,
@@ -26,7 +28,7 @@ from federation.history.witnessing import KeySource
 from federation.keys import Algorithm, Key
 from federation.wire import ErrorAnswer, HistoryQuery, read_error
 
-R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer, NoteAnswer)
+R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer, NoteAnswer, RangeAnswer, ProveAnswer)
 
 ANSWER_SECONDS: Final = 10.0
 """How long a peer may take to answer."""

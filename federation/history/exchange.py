@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from federation.errors import BadAnswer, Malformed, MalformedHistory
+from federation.event import OptionalText
 from federation.history.entries import OPENING_ENTRY
 from federation.history.forms import read_base64, read_hash, write_base64
 from federation.history.merkle import MAX_SIZE
@@ -29,6 +30,12 @@ MOST_NOTE_BYTES: Final = 512 << 10
 
 MOST_TILES: Final = 64
 """Maximum tiles in an answer: 699 KB of base64."""
+MOST_ENTRIES: Final = 1000
+"""Maximum entries of a question that are proven together."""
+MOST_RANGE_PROOF: Final = 126
+"""Maximum hashes of the proof of a range: on each of its sides there is at most one for each height."""
+MOST_MULTIPROOF: Final = 20_000
+"""Maximum hashes of a multiproof: 940 KB of base64. 1,000 entries of 500 million leaves need that many at most."""
 
 _Note = Annotated[str, Meta(max_length=MAX_NOTE)]
 _Notes = Annotated[tuple[_Note, ...], Meta(max_length=MOST_NOTES)]
@@ -36,6 +43,8 @@ _Hash = Annotated[str, Meta(max_length=44)]
 _Hashes = Annotated[tuple[_Hash, ...], Meta(max_length=MOST_PROOF)]
 _Tile = Annotated[str, Meta(max_length=10_924)]
 _Size = Annotated[int, Meta(ge=0, le=MAX_SIZE)]
+_Index = Annotated[int, Meta(ge=1, lt=MAX_SIZE)]
+_Origin = Annotated[str, Meta(max_length=512)]
 
 
 class OpeningProof(Struct, frozen=True):
@@ -69,7 +78,7 @@ class KeysQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 class ConsistencyQuestion(Struct, frozen=True, kw_only=True, tag_field="ask", tag="consistency"):
     """Asks the receiver for the consistency proof between two sizes of one of its own trees."""
 
-    tree: Annotated[str, Meta(max_length=512)]
+    tree: _Origin
     old: Annotated[int, Meta(ge=1, le=MAX_SIZE)]
     size: Annotated[int, Meta(ge=1, le=MAX_SIZE)]
 
@@ -77,7 +86,7 @@ class ConsistencyQuestion(Struct, frozen=True, kw_only=True, tag_field="ask", ta
 class TilesQuestion(Struct, frozen=True, kw_only=True, tag_field="ask", tag="tiles"):
     """Asks for the tiles of level 0 of a tree of this `size`, from number `first` on, at most `count`."""
 
-    tree: Annotated[str, Meta(max_length=512)]
+    tree: _Origin
     first: Annotated[int, Meta(ge=0, le=MAX_SIZE // TILE_WIDTH)]
     count: Annotated[int, Meta(ge=1, le=MOST_TILES)]
     size: Annotated[int, Meta(ge=1, le=MAX_SIZE)]
@@ -94,11 +103,52 @@ class NoteQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     `old`: the size that the asking node holds of the tree; 0: it holds nothing.
     """
 
-    tree: Annotated[str, Meta(max_length=512)]
+    tree: _Origin
     old: _Size = 0
 
 
-HistoryQuestion = WitnessQuestion | KeysQuestion | ConsistencyQuestion | TilesQuestion | NoteQuestion
+class RangeQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ask", tag="range"):
+    """Asks for a proof of the leaves `first` to `last`, both included, in the checkpoint of this `size`; 0: the last.
+
+    The asking node has the entries of these leaves.
+    """
+
+    tree: _Origin
+    first: _Index = field(name="from")
+    last: _Index = field(name="to")
+    size: _Size = 0
+
+    @property
+    def indices(self) -> range:
+        """The indices of the leaves."""
+        return range(self.first, self.last + 1)
+
+
+class ProveQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ask", tag="prove"):
+    """Asks for one proof of entries of a tree in the checkpoint of this `size`; 0: the last.
+
+    The entries are those of events with these `ids` and `digests`, and those at these `indices`.
+    """
+
+    tree: _Origin
+    ids: Annotated[tuple[OptionalText, ...], Meta(max_length=MOST_ENTRIES)] = ()
+    digests: Annotated[tuple[_Hash, ...], Meta(max_length=MOST_ENTRIES)] = ()
+    indices: Annotated[tuple[_Index, ...], Meta(max_length=MOST_ENTRIES)] = ()
+    size: _Size = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.entries <= MOST_ENTRIES:
+            raise ValueError(f"a question is about 1 to {MOST_ENTRIES} entries, not {self.entries}")
+
+    @property
+    def entries(self) -> int:
+        """How many entries the question is about."""
+        return len(self.ids) + len(self.digests) + len(self.indices)
+
+
+HistoryQuestion = (
+    WitnessQuestion | KeysQuestion | ConsistencyQuestion | TilesQuestion | NoteQuestion | RangeQuestion | ProveQuestion
+)
 
 
 class WitnessAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -146,7 +196,25 @@ class NoteAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     opening: OpeningProof | None = None
 
 
-HistoryReply = WitnessAnswer | KeysAnswer | ConsistencyAnswer | TilesAnswer | NoteAnswer
+class RangeAnswer(Struct, frozen=True, kw_only=True):
+    """The multiproof of neighbouring leaves, and the note of the checkpoint to whose root it leads."""
+
+    proof: Annotated[tuple[_Hash, ...], Meta(max_length=MOST_RANGE_PROOF)]
+    note: _Note
+
+
+class ProveAnswer(Struct, frozen=True, kw_only=True):
+    """The index of each entry, in the order of the question: its ids, its digests, its indices; 0: it is not proven.
+
+    `proof` is the multiproof of all the others, empty without any, and `note` the checkpoint to whose root it leads.
+    """
+
+    indices: Annotated[tuple[_Size, ...], Meta(max_length=MOST_ENTRIES)]
+    proof: Annotated[tuple[_Hash, ...], Meta(max_length=MOST_MULTIPROOF)]
+    note: _Note
+
+
+HistoryReply = WitnessAnswer | KeysAnswer | ConsistencyAnswer | TilesAnswer | NoteAnswer | RangeAnswer | ProveAnswer
 
 _QUESTIONS: Final = msgspec.json.Decoder(HistoryQuestion)
 
@@ -166,7 +234,7 @@ def read_history_question(body: bytes) -> HistoryQuestion:
     return question
 
 
-R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer, NoteAnswer)
+R = TypeVar("R", WitnessAnswer, KeysAnswer, ConsistencyAnswer, TilesAnswer, NoteAnswer, RangeAnswer, ProveAnswer)
 
 
 def read_history_answer(body: bytes, kind: type[R]) -> R:

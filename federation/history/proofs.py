@@ -28,7 +28,7 @@ def inclusion_subtrees(index: int, size: int) -> list[Subtree]:
         raise MalformedHistory(f"a tree of size {size} has no leaf {index}", reason="index")
     begin, end, found = 0, size, list[Subtree]()
     while end - begin > 1:
-        middle = begin + _left_size(end - begin)
+        middle = begin + left_size(end - begin)
         if index < middle:
             found.append(Subtree(middle, end))
             end = middle
@@ -48,7 +48,7 @@ def consistency_subtrees(old: int, new: int) -> list[Subtree]:
         raise MalformedHistory(f"there is no consistency proof from size {old} to size {new}", reason="size")
     begin, end, found = 0, new, list[Subtree]()
     while end != old:
-        middle = begin + _left_size(end - begin)
+        middle = begin + left_size(end - begin)
         if old <= middle:
             found.append(Subtree(middle, end))
             end = middle
@@ -61,7 +61,7 @@ def consistency_subtrees(old: int, new: int) -> list[Subtree]:
     return found[::-1]
 
 
-def _left_size(size: int) -> int:
+def left_size(size: int) -> int:
     """Return the number of leaves in the left part of a tree with at least two leaves: the largest power of two below
     its size."""
     return 1 << (size - 1).bit_length() - 1

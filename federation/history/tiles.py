@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from federation.errors import MalformedHistory
 from federation.history.forms import quote
 from federation.history.merkle import EMPTY_ROOT, HASH_SIZE, MAX_SIZE, CompactRange, hash_perfect, join_hashes
+from federation.history.multiproofs import multiproof_subtrees
 from federation.history.proofs import Subtree, consistency_subtrees, inclusion_subtrees
 
 TILE_HEIGHT: Final = 8
@@ -161,6 +162,11 @@ def root_of(size: int, read: TileReader) -> bytes:
 def inclusion_proof(index: int, size: int, read: TileReader) -> list[bytes]:
     """Return the inclusion proof of a leaf in the tree of this size, which may be smaller than the stored one."""
     return _hashes_of(inclusion_subtrees(index, size), size, read)
+
+
+def multiproof(indices: Sequence[int], size: int, read: TileReader) -> list[bytes]:
+    """Return the multiproof of leaves in the tree of this size, which may be smaller than the stored one."""
+    return _hashes_of(multiproof_subtrees(indices, size), size, read)
 
 
 def consistency_proof(old: int, new: int, read: TileReader) -> list[bytes]:

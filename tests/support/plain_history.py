@@ -1,7 +1,7 @@
 """A second implementation of the verifiable history, written from the definitions and without the package's code.
 
-Trees and proofs are the recursive definitions of RFC 6962, section 2.1, over lists of entries. It is slow and short:
-what both implementations agree on, a third one can rely on. Each `open_…` raises ValueError for what is refused.
+Trees and proofs are recursive definitions, those of RFC 6962, section 2.1, over lists of entries. Each `open_…` raises
+ValueError for what is refused. What both implementations agree on, a third one can rely on.
 """
 
 from __future__ import annotations
@@ -38,17 +38,12 @@ def need(condition: object, what: str) -> None:
 
 
 def split(count: int) -> int:
-    left = 1
-    while left * 2 < count:
-        left *= 2
-    return left
+    return 1 << (count - 1).bit_length() - 1
 
 
 def root(entries: list[bytes]) -> bytes:
-    if not entries:
-        return digest(b"")
-    if len(entries) == 1:
-        return digest(b"\x00" + entries[0])
+    if len(entries) < 2:
+        return digest(b"\x00" + entries[0] if entries else b"")
     k = split(len(entries))
     return digest(b"\x01" + root(entries[:k]) + root(entries[k:]))
 
@@ -85,9 +80,8 @@ def root_by_path(leaf: bytes, index: int, size: int, hashes: list[bytes]) -> byt
 
 def roots_by_proof(old: int, new: int, hashes: list[bytes], known: bytes | None) -> tuple[bytes, bytes]:
     """The roots of the old and the new tree; `known` is the root of the old one, unless a part of it is proven."""
-    need(0 < old <= new, "no such sizes")
+    need(0 < old <= new and (old < new or len(hashes) == (known is None)), "no such sizes, or wrong number of hashes")
     if old == new:
-        need(len(hashes) == (known is None), "wrong number of hashes")
         return (known or hashes[0],) * 2
     need(hashes, "too few hashes")
     k, last = split(new), hashes[-1]
@@ -96,6 +90,25 @@ def roots_by_proof(old: int, new: int, hashes: list[bytes], known: bytes | None)
         return before, digest(b"\x01" + after + last)
     before, after = roots_by_proof(old - k, new - k, hashes[:-1], None)
     return digest(b"\x01" + last + before), digest(b"\x01" + last + after)
+
+
+def multiproof(wanted: set[int], entries: list[bytes], begin: int = 0) -> list[bytes]:
+    inside = wanted & {*range(begin, begin + len(entries))}
+    if not inside or len(entries) == 1:
+        return [] if inside else [root(entries)]
+    k = split(len(entries))
+    return [*multiproof(wanted, entries[:k], begin), *multiproof(wanted, entries[k:], begin + k)]
+
+
+def root_by_multiproof(leaves: dict[int, bytes], begin: int, end: int, rest: list[bytes]) -> bytes:
+    """The root of a part of a tree; what it needs of the hashes is taken from `rest`, which must then be empty."""
+    if not any(begin <= index < end for index in leaves):
+        return rest.pop(0)
+    if end - begin == 1:
+        return leaves[begin]
+    middle = begin + split(end - begin)
+    left = root_by_multiproof(leaves, begin, middle, rest)
+    return digest(b"\x01" + left + root_by_multiproof(leaves, middle, end, rest))
 
 
 def key_id(name: str, kind: int, public: bytes) -> bytes:
@@ -108,8 +121,7 @@ def vkey(name: str, kind: int, seed: bytes) -> str:
 
 
 def open_vkey(text: str) -> tuple[str, int, bytes]:
-    found = re.fullmatch(f"({NAME})\\+([0-9a-f]{{8}})\\+([A-Za-z0-9+/=]+)", text)
-    need(found, "not a vkey")
+    need(found := re.fullmatch(f"({NAME})\\+([0-9a-f]{{8}})\\+([A-Za-z0-9+/=]+)", text), "not a vkey")
     assert found
     name, material = found[1], unb64(found[3])
     need(len(material) == 33 and material[0] in (1, 4), "not an Ed25519 key")
@@ -129,21 +141,14 @@ def signature_line(text: str, name: str, kind: int, seed: bytes, time: int = 0) 
 def open_note(data: bytes, vkeys: list[str]) -> tuple[str, dict[str, int]]:
     """The text, and for each key that signed it the time of its earliest cosignature, or 0."""
     text = data.decode()
-    need(
-        len(data) <= 16384 and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), "too long, or control characters"
-    )
+    need(len(data) <= 16384 and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), "too long, or controls")
     body, blank, rest = text.rpartition("\n\n")
     lines = rest.split("\n")
     need(blank and lines.pop() == "" and 1 <= len(lines) <= 16, "not a note")
-    signed = dict[str, int]()
-    known = {
-        (name, key_id(name, kind, public)): (kind, public, key)
-        for key in vkeys
-        for name, kind, public in [open_vkey(key)]
-    }
+    signed, opened = dict[str, int](), [(*open_vkey(key), key) for key in vkeys]
+    known = {(name, key_id(name, kind, public)): (kind, public, key) for name, kind, public, key in opened}
     for line in lines:
-        found = re.fullmatch(f"— ({NAME}) (\\S+)", line)
-        need(found, "not a signature")
+        need(found := re.fullmatch(f"— ({NAME}) (\\S+)", line), "not a signature")
         assert found
         blob = unb64(found[2])
         need(len(blob) > 4, "no signature")

@@ -90,6 +90,7 @@ def conflict(code: str, kept: Vector | None) -> Vector:
 def cases() -> Iterator[Vector]:
     """Yield the questions about histories."""
     yield from cosigning()
+    yield from bulk_proofs()
     yield from contradictions()
     yield from malformed()
 
@@ -126,6 +127,27 @@ def cosigning() -> Iterator[Vector]:
     about = "And to a node that holds nothing of it?"
     question = {"ask": "note", "tree": OWN}
     yield case("accept_history_note_first", about, question, {"status": 200, "reply": reply}, own=7)
+
+
+def bulk_proofs() -> Iterator[Vector]:
+    own = own_leaves(7)
+    signed = {"note": note(own, OWN, WITNESS_SEED)}
+
+    def proof(*indices: int) -> Vector:
+        return {"proof": [plain.b64(one) for one in plain.multiproof({*indices}, own)], **signed}
+
+    asked: Vector = {"ask": "range", "tree": OWN, "from": 2, "to": 4}
+    answer = {"status": 200, "reply": proof(2, 3, 4)}
+    yield case("accept_history_range", "Prove your leaves 2 to 4", asked | {"size": 7}, answer, own=7)
+    answer = {"status": 200, "reply": proof(6)}
+    yield case("accept_history_range_last", "And the last one", asked | {"from": 6, "to": 6}, answer, own=7)
+    digests = [plain.b64(plain.digest(text)) for text in (b"5", b"unknown", b"3")]
+    asked = {"ask": "prove", "tree": OWN, "digests": digests, "indices": [6, 3]}
+    answer = {"status": 200, "reply": {"indices": [5, 0, 3, 6, 3], **proof(3, 5, 6)}}
+    yield case("accept_history_prove", "Prove these events and these leaves together", asked, answer, own=7)
+    asked = {"ask": "prove", "tree": OWN, "size": 7, "indices": [7]}
+    answer = {"status": 200, "reply": {"indices": [0], "proof": [], **signed}}
+    yield case("accept_history_prove_nothing", "A leaf that the tree does not have", asked, answer, own=7)
 
 
 def contradictions() -> Iterator[Vector]:
@@ -166,6 +188,9 @@ def malformed() -> Iterator[Vector]:
         ("notes", "65 notes", good | {"notes": ["x"] * 65}),
         ("consistency", "From no size", {"ask": "consistency", "tree": OWN, "old": 0, "size": 7}),
         ("note", "A size of 2^48", {"ask": "note", "tree": OWN, "old": 1 << 48}),
+        ("range", "From the opening entry on", {"ask": "range", "tree": OWN, "from": 0, "to": 3}),
+        ("prove", "Nothing to prove", {"ask": "prove", "tree": OWN}),
+        ("entries", "1,001 entries", {"ask": "prove", "tree": OWN, "ids": ["x"] * 500, "indices": [1] * 501}),
     ):
         yield case(f"malformed_history_{name}", about, question, refused(400, "malformed"), kept)
     for name, about, question, reason in (
@@ -174,6 +199,14 @@ def malformed() -> Iterator[Vector]:
         ("unsigned", "A note that another key signed", good | {"note": note(five, TREE, NEXT_SEED)}, "unsigned"),
     ):
         yield case(f"malformed_history_{name}", about, question, refused(400, "malformed", reason), kept)
+    asked = {"ask": "range", "tree": OWN, "from": 2, "to": 4}
+    for name, about, question, reason in (
+        ("range_end", "Leaves behind the end of the tree", asked | {"to": 7}, "index"),
+        ("range_order", "Leaves from the last to the first", asked | {"from": 5}, "index"),
+        ("range_size", "A size that was not signed", asked | {"size": 6}, "size"),
+        ("range_tree", "The tree of another node", asked | {"tree": OF_ANOTHER}, "size"),
+    ):
+        yield case(f"malformed_history_{name}", about, question, refused(400, "malformed", reason), kept, own=7)
     wrong = offer(three)
     wrong["opening"]["path"] = [hash, hash]
     about = "An opening entry that is not leaf 0"

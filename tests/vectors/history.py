@@ -45,7 +45,7 @@ def entries(size: int) -> list[bytes]:
 
 def cases() -> Iterator[Vector]:
     """Yield the vectors."""
-    made = (*roots(), *proofs(), *tiles(), *keys(), *notes(), *checkpoints(), *openings(), *files())
+    made = (*roots(), *proofs(), *multiproofs(), *tiles(), *keys(), *notes(), *checkpoints(), *openings(), *files())
     for case in made:
         yield {"name": f"history_{case.pop('name')}", "protocol": "history", **case}
 
@@ -64,6 +64,15 @@ def proofs() -> Iterator[Vector]:
         for old in range(1, size + 1):
             hashes = [one.hex() for one in plain.proof(old, entries(size))]
             yield {"name": f"consistency_{old}_{size}", "kind": "consistency", "old": old, "new": size, "proof": hashes}
+
+
+def multiproofs() -> Iterator[Vector]:
+    for size in range(1, 7):
+        for chosen in range(1, 1 << size):
+            indices = [index for index in range(size) if chosen >> index & 1]
+            hashes = [one.hex() for one in plain.multiproof({*indices}, entries(size))]
+            name = f"multiproof_{'_'.join(map(str, indices))}_of_{size}"
+            yield {"name": name, "kind": "multiproof", "indices": indices, "size": size, "proof": hashes}
 
 
 def tiles() -> Iterator[Vector]:

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from eventd.testing import until
+from eventd.witnessing import answering
 from federation.history.cosignatures import cosignature_times
 from federation.history.exchange import (
     HISTORY_QUESTION_BYTES,
     ConsistencyQuestion,
     KeysQuestion,
+    RangeAnswer,
+    RangeQuestion,
     TilesQuestion,
     ask_witness,
     encode_history,
@@ -145,6 +148,26 @@ async def test_an_own_tree_is_proven_and_its_tiles_are_sent_up_to_what_is_signed
     assert tiles["tiles"] == [write_base64(hash_leaf(opening))]
     beyond = encode_history(TilesQuestion(tree=origin, first=0, count=1, size=9))
     assert refusal(await send(sender, sender.ask_history(beyond))) == (400, "malformed")
+
+
+async def test_a_second_question_at_the_same_time_is_told_to_wait(
+    asked: tuple[Site, V2Sender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, sender = asked
+    going, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: object) -> RangeAnswer:
+        going.set()
+        await release.wait()
+        return RangeAnswer(proof=(), note="")
+
+    monkeypatch.setattr(answering.HistoryAnswers, "_read", slow)
+    question = encode_history(RangeQuestion(tree="t", first=1, last=1))
+    first = asyncio.ensure_future(send(sender, sender.ask_history(question)))
+    await going.wait()
+    assert refusal(await send(sender, sender.ask_history(question))) == (429, "too_many_requests")
+    release.set()
+    assert (await first).status == 200
 
 
 async def test_a_node_without_a_history_answers_as_an_older_one(sites: MakeSites) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from typing import TypeVar
 
 import pytest
 
@@ -14,16 +15,25 @@ from eventd.log.witnesses.witnessed import WitnessedTree, read_of
 from eventd.store.engine.database import Connection
 from eventd.store.engine.head_file import forget_head
 from eventd.testing import until
+from eventd.witnessing.asking import BUSY, HistoryAsker, HistoryUntold
 from eventd.witnessing.node_keys import KEY_FILE
+from federation.digest import digest
+from federation.errors import UnprovenNote
+from federation.history.bulk_answers import check_entries, check_range
 from federation.history.checkpoints import read_origin
-from federation.history.entries import read_opening_entry
+from federation.history.entries import event_entry, read_opening_entry
+from federation.history.exchange import HistoryQuestion, ProveAnswer, ProveQuestion, RangeAnswer, RangeQuestion
 from federation.history.fork_file import check_fork
-from federation.history.notes import LOG_KEY, read_note, read_vkey
+from federation.history.merkle import hash_leaf
+from federation.history.notes import LOG_KEY, NoteKey, read_note, read_vkey
+from federation.history.proof_file import check_proof
 from tests.integration.conftest import MakeSites
 from tests.support import plain_history as plain
 from tests.support.declared import group, peer
 from tests.support.ports import free_port
 from tests.support.sites import Site
+
+Answered = TypeVar("Answered", RangeAnswer, ProveAnswer)
 
 RECORD = {"history": {"mode": "record"}}
 
@@ -59,6 +69,24 @@ async def held(site: Site, node: str) -> list[WitnessedTree]:
     return await site.running.log.database.read(read_of, await topic_of(site), node)
 
 
+async def ask_peer(site: Site, peer: str, question: HistoryQuestion, kind: type[Answered]) -> Answered:
+    """Ask a peer as the node does, again as long as it answers another question of the node."""
+    member, log = site.running.groups["edge"], site.running.log
+    asker = HistoryAsker(member._dependencies.transport, member.ring, log.clock, log.chance.token, None)
+    found: list[Answered] = []
+
+    async def is_answered() -> bool:
+        try:
+            found.append((await asker.ask(member.config, member.config.peers[peer], question, kind))[0])
+        except HistoryUntold as untold:
+            if untold.reason != BUSY:
+                raise
+        return bool(found)
+
+    await until(is_answered, "an answer")
+    return found[0]
+
+
 async def kinds(site: Site) -> list[str]:
     found = await site.running.log.database.read(read_findings, await topic_of(site))
     return [finding.kind for finding in found]
@@ -88,6 +116,26 @@ async def test_a_peer_cosigns_each_checkpoint(pair: tuple[Site, Site]) -> None:
         "routerd_eventd_history_cosignatures_total", {"group": "edge", "peer": "b", "result": "cosigned"}
     )
     assert count
+
+
+async def test_a_peer_proves_many_events_at_once_to_the_node_that_got_them(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    await a.emit("e1", "e2", "e3")
+    tree, signed = await cosigned(a, 4)
+    await b.holds("e1", "e2", "e3")
+    bodies = {one.event_id: one.body for one in await b.stored()}
+    leaves = [hash_leaf(event_entry(digest(bodies[name].encode()))) for name in ("e1", "e2", "e3")]
+    [key] = [one.key for one in await held(b, "a")]
+    asked = RangeQuestion(tree=tree.origin, first=1, last=3)
+    ranged = await ask_peer(b, "edge-a", asked, RangeAnswer)
+    assert check_range(asked, ranged, leaves, key).root == signed.root
+    question = ProveQuestion(tree=tree.origin, ids=("e3", "unknown"), indices=(1,))
+    answer = await ask_peer(b, "edge-a", question, ProveAnswer)
+    _, proven = check_entries(question, answer, [leaves[2], b"", leaves[0]], key)
+    assert proven == {0: 3, 2: 1}
+    with pytest.raises(HistoryUntold) as untold:
+        await ask_peer(b, "edge-a", RangeQuestion(tree=tree.origin, first=1, last=4), RangeAnswer)
+    assert untold.value.reason == "refused"
 
 
 async def test_a_node_on_an_older_copy_signs_nothing_in_its_tree_and_states_the_loss(pair: tuple[Site, Site]) -> None:
@@ -244,6 +292,13 @@ async def test_a_relay_proves_what_it_passes_on_while_its_node_is_away(sites: Ma
     hint = await hub.running.log.database.read(find_hint, await topic_of(hub), position)
     assert hint == (read_origin(tree.origin).tree, 2), "a said where its leaf is"
     await a.stop()
-    proven = await hub.ask("history.prove", group="edge", id="e2")
-    _, index, size, _ = plain.open_file(json.dumps(proven["file"]).encode(), tree.log_key, [])
+    answer = await hub.ask("history.prove", group="edge", id="e2")
+    file = json.dumps(answer["file"]).encode()
+    _, index, size, _ = plain.open_file(file, tree.log_key, [])
     assert (index, size) == (2, 3)
+    pinned = NoteKey(tree.origin, LOG_KEY, read_vkey(tree.log_key, LOG_KEY).public)
+    proven = check_proof(file, [pinned])
+    assert proven.checkpoint.origin.node == "a", "the key of the hub is not needed"
+    of_hub, _ = await cosigned(hub, 2)
+    with pytest.raises(UnprovenNote):
+        check_proof(file, [read_vkey(of_hub.log_key, LOG_KEY)])

@@ -30,17 +30,21 @@ from federation.compare import (
     show_fingerprint,
     show_sums,
 )
-from federation.errors import BatchConflict, Conflict, MessageError, OtherCheckpoint, WrongSender
+from federation.errors import BatchConflict, Conflict, MalformedHistory, MessageError, OtherCheckpoint, WrongSender
 from federation.event import content_digest
 from federation.history.checkpoints import read_checkpoint
 from federation.history.cosignatures import cosign
-from federation.history.entries import read_opening_entry
+from federation.history.entries import event_entry, read_opening_entry
 from federation.history.exchange import (
     ConsistencyAnswer,
     ConsistencyQuestion,
     HistoryReply,
     KeysAnswer,
     NoteQuestion,
+    ProveAnswer,
+    ProveQuestion,
+    RangeAnswer,
+    RangeQuestion,
     WitnessAnswer,
     WitnessQuestion,
     answer_note,
@@ -51,7 +55,7 @@ from federation.history.exchange import (
 )
 from federation.history.merkle import hash_leaf
 from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, read_note, read_vkey
-from federation.history.tiles import TileBuilder, consistency_proof, inclusion_proof
+from federation.history.tiles import TileBuilder, consistency_proof, inclusion_proof, multiproof
 from federation.history.witnessing import (
     HeldCheckpoint,
     KeySource,
@@ -166,12 +170,32 @@ def _witness(vector: dict[str, Any]) -> dict[str, Any]:
         path = tuple(inclusion_proof(0, size, tiles.__getitem__))
         proof = tuple(consistency_proof(old, size, tiles.__getitem__)) if old else ()
         found = answer_note(Offer(note, old, proof) if old else Offer(note, 0, (), entries[0], path))
+    elif isinstance(question, RangeQuestion | ProveQuestion):
+        found = _prove_many(question, state)
     elif isinstance(question, WitnessQuestion):
         offer = read_offer(question)
         _require_witnessed(offer, held, (who["group"], "a"))
         found = WitnessAnswer(cosignature=cosign(offer.note.text, signer, vector["nowMicros"] // SECOND).line())
     answer: dict[str, Any] = json.loads(encode_history(found))
     return answer
+
+
+def _prove_many(question: RangeQuestion | ProveQuestion, state: dict[str, Any]) -> HistoryReply:
+    """The proof of a part of the receiver's own tree, of which one checkpoint is signed."""
+    leaves = [hash_leaf(b64decode(one)) for one in state["leaves"]]
+    signed = read_checkpoint(read_note(state["note"].encode()).text)
+    if question.tree != str(signed.origin) or question.size not in (0, signed.size):
+        raise MalformedHistory("no such checkpoint", reason="size")
+    tiles = TileBuilder().extend(leaves)
+    if isinstance(question, RangeQuestion):
+        proof = multiproof(question.indices, signed.size, tiles.__getitem__)
+        return RangeAnswer(proof=write_hashes(tuple(proof)), note=state["note"])
+    places = {hash_leaf(event_entry(b64decode(one))): 0 for one in question.digests}
+    places |= {leaf: index for index, leaf in enumerate(leaves) if leaf in places}
+    indices = (*places.values(), *(index if index < signed.size else 0 for index in question.indices))
+    proven = sorted({*indices} - {0})
+    proof = multiproof(proven, signed.size, tiles.__getitem__) if proven else []
+    return ProveAnswer(indices=indices, proof=write_hashes(tuple(proof)), note=state["note"])
 
 
 def _require_witnessed(offer: Offer, held: dict[str, Any] | None, sender: tuple[str, str]) -> None:

@@ -67,6 +67,14 @@ def test_an_offer_is_read_as_it_was_asked() -> None:
         b'{"ask":"tiles","tree":"t","first":0,"count":0,"size":1}',
         b'{"ask":"tiles","tree":"t","first":-1,"count":1,"size":1}',
         b'{"ask":"tiles","tree":"t","first":0,"count":1,"size":281474976710656}',
+        b'{"ask":"range","tree":"t","from":0,"to":1}',
+        b'{"ask":"range","tree":"t","from":1,"to":281474976710655}',
+        b'{"ask":"range","tree":"t","from":1}',
+        b'{"ask":"prove","tree":"t"}',
+        b'{"ask":"prove","tree":"t","indices":[0]}',
+        b'{"ask":"prove","tree":"t","indices":[' + b"1," * 1000 + b"1]}",
+        b'{"ask":"prove","tree":"t","ids":["x"],"digests":[' + b'"x",' * 999 + b'"x"]}',
+        b'{"ask":"prove","tree":"t","ids":["x"],"size":-1}',
     ],
 )
 def test_what_is_beyond_a_bound_is_malformed(body: bytes) -> None:

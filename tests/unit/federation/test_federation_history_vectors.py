@@ -16,6 +16,7 @@ from federation.history.checkpoints import open_checkpoint
 from federation.history.cosignatures import cosignature_times
 from federation.history.entries import read_opening_entry
 from federation.history.merkle import CompactRange, hash_leaf
+from federation.history.multiproofs import verify_leaves
 from federation.history.notes import LOG_KEY, read_note, read_vkey, require_signed
 from federation.history.proof_file import check_proof
 from federation.history.proofs import verify_consistency, verify_inclusion
@@ -59,6 +60,15 @@ def test_consistency_proof_of_the_vector_is_verified(case: Vector) -> None:
     old, new, hashes = case["old"], case["new"], list(map(bytes.fromhex, case["proof"]))
     verify_consistency(old, root(old), new, root(new), hashes)
     assert plain.roots_by_proof(old, new, hashes, root(old)) == (root(old), root(new))
+
+
+@of("multiproof")
+def test_multiproof_of_the_vector_is_verified(case: Vector) -> None:
+    size, hashes = case["size"], list(map(bytes.fromhex, case["proof"]))
+    leaves = {index: hash_leaf(entry(index)) for index in case["indices"]}
+    verify_leaves(leaves, size, hashes, root(size))
+    assert plain.root_by_multiproof(leaves, 0, size, hashes) == root(size)
+    assert hashes == []
 
 
 @of("tiles")
