@@ -6,60 +6,52 @@ reader knows: what was changed in the lake does not lead to a root that the node
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Any, Final
 
 import msgspec
 
 from eventd.errors import CheckFailed, NotFound
 from eventd.lake.extra import pyarrow
-from eventd.lake.history_rows import HistoryKind, read_hash_row
+from eventd.lake.moved_leaves import LeafPlace, Trees, leaf_shifts, present_place
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.shipped_trees import ShippedCheckpoint, TreeName, TreeRows, read_tree_rows
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
 from federation.digest import digest
 from federation.errors import HistoryError, MalformedHistory
 from federation.event import UNSET, Event, encode, from_micros, micros
-from federation.history.checkpoints import read_checkpoint
-from federation.history.entries import OPENING_ENTRY, event_entry
+from federation.history.cosignatures import cosignature_times
+from federation.history.entries import OPENING_ENTRY, OpeningEntry, event_entry
 from federation.history.merkle import hash_leaf
-from federation.history.notes import SignedNote, read_note
+from federation.history.notes import NoteKey
+from federation.history.policy import Policy
 from federation.history.proof_file import LeafProof, ProofFile
 from federation.history.proofs import verify_inclusion
 from federation.history.tiles import TILE_WIDTH, TileAddress, inclusion_proof
 
-_FOUND: Final = ("id", "group", "own", "tree", "leaf", "number", "recorded_at")
-_LEAVES: Final = ("group", "tree", "leaf", "digest")
-_SIGNED: Final = "\n— "
-"""Begins each signature line of a note."""
-
-
-class _Signed(NamedTuple):
-    """A checkpoint of a tree."""
-
-    size: int
-    root: bytes
-    note: SignedNote
-
-
-@dataclass(slots=True)
-class _ShippedTree:
-    """What the lake has of a tree, without its leaves: `hashes` by level and index."""
-
-    opening: bytes = b""
-    checkpoints: list[_Signed] = field(default_factory=list)
-    hashes: defaultdict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
+_FOUND: Final = ("id", "group", "own", "tree", "leaf", "number", "recorded_at", "digest")
+_LEAVES: Final = ("group", "own", "tree", "leaf", "digest")
+_MOST_COMPARED: Final = 256
+"""How many of the newest signed checkpoints are compared for the one with the most cosignatures."""
 
 
 def prove_from_lake(
-    storage: Storage, event_id: str, *, group: str = "", first: bool = False, with_event: bool = True
+    storage: Storage,
+    event_id: str,
+    *,
+    group: str = "",
+    first: bool = False,
+    with_event: bool = True,
+    policy: Policy | None = None,
 ) -> ProofFile:
     """Return the proof file of an event, of its latest record or the `first` one.
+
+    Its checkpoint is signed with the key that the file names. With a `policy`, that is a key of the policy, and the
+    checkpoint the one with the most cosignatures of its witnesses; of several, the newest.
 
     Raises NotFound if no node of the lake admitted the event, CheckFailed if it cannot be proven, and LakeUnavailable.
     """
@@ -78,8 +70,7 @@ def prove_from_lake(
         )
     row = min(proven, key=_age) if first else max(proven, key=_age)
     own = [one for one in segments if one.manifest.node == row["node"]]
-    tree = _read_tree(storage, own, row["tree"])
-    return _prove(storage, own, row, tree, with_event=with_event)
+    return _prove(storage, own, row, read_tree_rows(storage, own), policy, with_event=with_event)
 
 
 def _age(row: Mapping[str, Any]) -> Any:
@@ -101,59 +92,76 @@ def _records(storage: Storage, segments: Iterable[Segment], event_id: str, group
                 yield row | {"node": segment.manifest.node, "segment": segment}
 
 
-def _read_tree(storage: Storage, segments: Iterable[Segment], name: str) -> _ShippedTree:
-    tree = _ShippedTree()
-    for segment in (one for one in segments if one.place.book is Ledger.HISTORY):
-        try:
-            rows = read_segment(storage, segment).to_pylist()
-        except BadSegment:
-            continue
-        for row in (row for row in rows if row["tree"] == name):
-            with suppress(HistoryError):  # a row that was changed proves nothing, and others may prove the event
-                _add_row(tree, row)
-    return tree
-
-
-def _add_row(tree: _ShippedTree, row: Mapping[str, Any]) -> None:
-    match row["kind"]:
-        case HistoryKind.OPENING:
-            tree.opening = OPENING_ENTRY + row["content"].encode()
-        case HistoryKind.HASHES if row["first"] is not None:
-            tree.hashes[row["level"]].update(enumerate(read_hash_row(row["content"]), row["first"]))
-        case HistoryKind.CHECKPOINT | HistoryKind.WITNESSED:
-            note = read_note(row["content"].encode())
-            stated = read_checkpoint(note.text)
-            tree.checkpoints.append(_Signed(stated.size, stated.root, note))
-
-
 def _prove(
-    storage: Storage, segments: Sequence[Segment], row: Mapping[str, Any], tree: _ShippedTree, *, with_event: bool
+    storage: Storage,
+    segments: Sequence[Segment],
+    row: Mapping[str, Any],
+    trees: Trees,
+    policy: Policy | None,
+    *,
+    with_event: bool,
 ) -> ProofFile:
-    index = row["leaf"]
-    covering = [one for one in tree.checkpoints if one.size > index]
-    if not covering or not tree.opening:
-        raise CheckFailed(
-            f"leaf {index} of the tree {row['tree']} of {row['node']} is in no checkpoint in the lake",
-            hint="try again when the node has shipped; the audit reports a node that does not seal",
-        )
-    signed = max(covering, key=lambda one: (one.note.encode().decode().count(_SIGNED), -one.size))
-    reader = _LeafReader(storage, segments, row, tree, {leaf // TILE_WIDTH for leaf in (0, index, signed.size)})
+    place = present_place(trees, LeafPlace(TreeName(row["node"], row["tree"]), row["leaf"]))
+    name, leaf = place
+    where = f"leaf {leaf} of the tree {name.tree} of {name.node}"
     whole = _event_of(storage, row)
-    text = whole or b""
-    found = digest(text) if whole is not None else reader.digest_of(index)
-    try:
-        path = inclusion_proof(index, signed.size, reader)
-        verify_inclusion(hash_leaf(event_entry(found)), index, signed.size, path, signed.root)
-        opened = inclusion_proof(0, signed.size, reader)
-        verify_inclusion(hash_leaf(tree.opening), 0, signed.size, opened, signed.root)
-    except HistoryError as error:
+    found = row["digest"] if whole is None else digest(whole)
+    event = whole.decode() if with_event and whole is not None else None
+    fault = ""
+    for opening, checkpoints in _candidates(trees.get(name, TreeRows()), place, policy, where):
+        entry = OPENING_ENTRY + opening.note.encode()
+        tiles = {at // TILE_WIDTH for at in (0, leaf, *(one.stated.size for one in checkpoints))}
+        reader = _LeafReader(storage, segments, entry, trees, name, tiles)
+        for one in checkpoints:
+            size, root = one.stated.size, one.stated.root
+            try:
+                path = inclusion_proof(leaf, size, reader)
+                verify_inclusion(hash_leaf(event_entry(found)), leaf, size, path, root)
+                opened = inclusion_proof(0, size, reader)
+                verify_inclusion(hash_leaf(entry), 0, size, opened, root)
+            except HistoryError as error:  # as where a hash is gone that others do not need
+                fault = fault or error.message
+                continue
+            return ProofFile(found, event, LeafProof(leaf, tuple(path), one.note), entry, tuple(opened))
+    raise CheckFailed(
+        f"{where} cannot be proven from the lake: {fault}" if fault else f"{where} is in no checkpoint in the lake",
+        hint="audit the lake: routerctl audit run names what was removed or changed"
+        if fault
+        else "try again when the node has shipped; the audit reports a node that does not seal",
+    )
+
+
+def _candidates(
+    tree: TreeRows, place: LeafPlace, policy: Policy | None, where: str
+) -> Iterator[tuple[OpeningEntry, list[ShippedCheckpoint]]]:
+    """Yield the openings of a tree, each with the checkpoints that may prove a leaf, the best first.
+
+    Raises CheckFailed if the policy knows the key of none.
+    """
+    known = None if policy is None else {key.public for key in policy.logs}
+    openings = [one for one in tree.openings if known is None or one.opening.key.public in known]
+    if tree.openings and not openings:
         raise CheckFailed(
-            f"leaf {index} of the tree {row['tree']} of {row['node']} cannot be proven from the lake: {error.message}",
-            hint="audit the lake: routerctl audit run names what was removed or changed",
-        ) from None
-    leaf = LeafProof(index, tuple(path), signed.note)
-    event = text.decode() if with_event and whole is not None else None
-    return ProofFile(found, event, leaf, tree.opening, tuple(opened))
+            f"{where} cannot be proven: the policy has no key of its node",
+            hint="get the key from the operator of the node, who prints it with `routerctl log keys`",
+        )
+    witnesses = [] if policy is None else [*policy.witnesses.values()]
+    for opening in openings:
+        covering = (one for one in tree.signed(opening) if one.stated.size > place.leaf)
+        counted = [(_count_cosigned(one, witnesses), one) for one in islice(covering, _MOST_COMPARED)]
+        best = sorted((pair for pair in counted if pair[0] >= 0), key=lambda pair: pair[0], reverse=True)
+        yield opening, [one for _, one in best]
+
+
+def _count_cosigned(checkpoint: ShippedCheckpoint, witnesses: Iterable[NoteKey]) -> int:
+    """Return how many of these witnesses cosigned a checkpoint; -1 if a cosignature is wrong: then it proves nothing.
+
+    Lines of others count for nothing: everyone who writes to the lake can add some.
+    """
+    try:
+        return len(cosignature_times(checkpoint.note, witnesses))
+    except HistoryError:
+        return -1
 
 
 def _event_of(storage: Storage, row: Mapping[str, Any]) -> bytes | None:
@@ -195,15 +203,17 @@ class _LeafReader:
         self,
         storage: Storage,
         segments: Sequence[Segment],
-        row: Mapping[str, Any],
-        tree: _ShippedTree,
+        opening: bytes,
+        trees: Trees,
+        name: TreeName,
         tiles: Collection[int],
     ) -> None:
         self._tiles = [*tiles]
         self._storage = storage
         self._segments = [one for one in segments if one.place.book is Ledger.EVENTS and one.manifest.leaves]
-        self._name = row["tree"]
-        self._tree = tree
+        self._opening = hash_leaf(opening)
+        self._shipped = trees[name].hashes
+        self._shifts = dict(leaf_shifts(trees, name))
         self._digests: dict[int, bytes] | None = None
 
     def __call__(self, address: TileAddress) -> bytes:
@@ -215,28 +225,19 @@ class _LeafReader:
             raise MalformedHistory(f"hash {missing} of level {address.level} is not in the lake", reason="tile_missing")
         return b"".join(one for one in found if one is not None)
 
-    def digest_of(self, index: int) -> bytes:
-        """Return the digest of the event with a leaf."""
-        return self._all()[index]
-
     def _hash(self, level: int, at: int) -> bytes | None:
-        known = self._tree.hashes.get(level, {}).get(at)
+        known = self._shipped.get(level, {}).get(at)
         if level or known is not None:
             return known
         if at == 0:
-            return hash_leaf(self._tree.opening)
-        found = self._all().get(at)
+            return self._opening
+        if self._digests is None:
+            self._digests = {leaf: one for segment in self._segments for leaf, one in self._read(segment)}
+        found = self._digests.get(at)
         return None if found is None else hash_leaf(event_entry(found))
 
-    def _all(self) -> dict[int, bytes]:
-        """Return the digests of the events with a leaf in one of the tiles, by index."""
-        if self._digests is None:
-            self._digests = {}
-            for segment in self._segments:
-                self._digests.update(self._read(segment))
-        return self._digests
-
     def _read(self, segment: Segment) -> Iterator[tuple[int, bytes]]:
+        """Yield the index and the digest of each event with a leaf in one of the tiles."""
         from pyarrow import compute
 
         try:
@@ -244,6 +245,9 @@ class _LeafReader:
         except BadSegment:
             return
         names = table["tree"].cast("string")
-        near = compute.is_in(compute.divide(table["leaf"], TILE_WIDTH), pyarrow().array(self._tiles))
-        rows = table.filter(compute.fill_null(compute.and_(compute.equal(names, self._name), near), False))
-        yield from zip(rows["leaf"].to_pylist(), rows["digest"].to_pylist(), strict=True)
+        for tree, (first, more) in self._shifts.items():
+            leaf = compute.add(table["leaf"], more)
+            near = compute.is_in(compute.divide(leaf, TILE_WIDTH), pyarrow().array(self._tiles))
+            there = compute.and_(compute.equal(names, tree), compute.greater_equal(table["leaf"], first))
+            wanted = compute.fill_null(compute.and_(compute.and_(there, near), table["own"]), False)
+            yield from zip(leaf.filter(wanted).to_pylist(), table["digest"].filter(wanted).to_pylist(), strict=True)

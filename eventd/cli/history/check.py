@@ -25,6 +25,7 @@ NOT_PROVEN = (
 )
 _FORMAT_BYTES: Final = 100
 """The file of a fork names its format within so many bytes; what a proof file has there is its own format."""
+_KEYS_HINT: Final = "`routerctl log keys` prints the keys of a node"
 ALONE = "that others were shown the same history: no witness that you know has cosigned the checkpoint"
 
 
@@ -89,12 +90,12 @@ def _known_keys(texts: list[str], file: Path | None) -> Policy:
     """Return the keys of the command line and of the policy. Raises BadParameter without any, and Invalid."""
     from federation.errors import MalformedHistory
     from federation.history.notes import LOG_KEY, WITNESS_KEY, read_vkey
-    from federation.history.policy import MAX_POLICY, Policy, read_policy
+    from federation.history.policy import Policy
 
     if not texts and file is None:
         raise typer.BadParameter("add the key that you trust: --key VKEY or --policy FILE")
+    known = Policy() if file is None else policy_of(file)
     try:
-        known = Policy() if file is None else read_policy(_read(file, MAX_POLICY).decode(errors="replace"))
         logs, witnesses = [*known.logs], dict(known.witnesses)
         for text in texts:
             if _is_witness(text):
@@ -103,8 +104,19 @@ def _known_keys(texts: list[str], file: Path | None) -> Policy:
             else:
                 logs.append(read_vkey(text, LOG_KEY))
     except MalformedHistory as error:
-        raise Invalid(error.message, hint="`routerctl log keys` prints the keys of a node") from None
+        raise Invalid(error.message, hint=_KEYS_HINT) from None
     return replace(known, logs=tuple(logs), witnesses=witnesses)
+
+
+def policy_of(file: Path) -> Policy:
+    """Return the policy in a file. Raises Invalid."""
+    from federation.errors import MalformedHistory
+    from federation.history.policy import MAX_POLICY, read_policy
+
+    try:
+        return read_policy(_read(file, MAX_POLICY).decode(errors="replace"))
+    except MalformedHistory as error:
+        raise Invalid(error.message, hint=_KEYS_HINT) from None
 
 
 def _is_witness(text: str) -> bool:

@@ -16,6 +16,16 @@ from eventd.cli.terminal.output import note
 
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="File to write (default: to stdout).")]
 
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy",
+        metavar="FILE",
+        help="With --lake: file with the keys that you trust. The checkpoint is the one with the most cosignatures"
+        " of its witnesses (default: the newest).",
+    ),
+]
+
 
 @connected_without_table
 @only_calls
@@ -45,6 +55,7 @@ async def prove(
         str,
         typer.Option("--lake", metavar="LAKE", help="Prove it from this lake, a folder or address, without a node."),
     ] = "",
+    policy: PolicyOption = None,
 ) -> None:
     """Write a file that proves to a third party that this node admitted an event; exits with status 4 if it cannot.
 
@@ -53,7 +64,9 @@ async def prove(
     if lake:
         if size is not None:
             raise typer.BadParameter("--size chooses a checkpoint of a node: leave it out with --lake")
-        answer = _prove_from_lake(lake, event_id, group, first=first, with_event=not no_event)
+        answer = _prove_from_lake(lake, event_id, group, policy, first=first, with_event=not no_event)
+    elif policy is not None:
+        raise typer.BadParameter("--policy chooses a checkpoint of a lake: add --lake, or leave it out")
     else:
         answer = await session.call(
             "history.prove",
@@ -74,12 +87,16 @@ async def prove(
         note(f"{out}: event {event_id} is leaf {answer['leaf']} of {answer['origin']}")
 
 
-def _prove_from_lake(lake: str, event_id: str, group: str, *, first: bool, with_event: bool) -> dict[str, Any]:
+def _prove_from_lake(
+    lake: str, event_id: str, group: str, policy: Path | None, *, first: bool, with_event: bool
+) -> dict[str, Any]:
     """Return the answer that a node would give, without its database. Raises EventdError."""
+    from eventd.cli.history.check import policy_of
     from eventd.lake.tree_proofs import prove_from_lake
     from federation.history.checkpoints import read_checkpoint
 
-    file = prove_from_lake(lake_storage(lake), event_id, group=group, first=first, with_event=with_event)
+    known = None if policy is None else policy_of(policy)
+    file = prove_from_lake(lake_storage(lake), event_id, group=group, first=first, with_event=with_event, policy=known)
     origin = read_checkpoint(file.leaf.note.text).origin
     place = {"origin": str(origin), "node": origin.node, "tree": origin.tree, "leaf": file.leaf.index}
     answer = {"group": origin.group, "id": event_id, **place, "digest": file.digest.hex()}

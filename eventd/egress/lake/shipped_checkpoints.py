@@ -7,13 +7,11 @@ from contextlib import suppress
 from typing import Final
 
 from eventd.lake.file_sizes import MOST_JSON
-from eventd.lake.history_rows import HistoryKind
 from eventd.lake.layout import ARCHIVE, LANDING, LedgerSlug, parse_path, slug
 from eventd.lake.listed_files import read_listed
 from eventd.lake.manifest import Manifest, Unreadable, decode
-from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
-from eventd.lake.segment_file import BadSegment
+from eventd.lake.shipped_trees import read_tree_rows
 from eventd.lake.storage import Storage
 from eventd.lake.stored_files import StoredFile
 from eventd.lake.writer import Segment
@@ -33,10 +31,10 @@ def read_shipped_checkpoints(storage: Storage, nodes: Iterable[str], epoch: str,
     found: dict[str, tuple[int, str]] = {}
     for node in nodes:
         for segment in _segments(storage, node, epoch):
-            with suppress(BadSegment):
-                for tree, size, note in _checkpoints(storage, segment):
-                    if size > found.get(tree, (0, ""))[0]:
-                        found[tree] = size, note
+            for name, rows in read_tree_rows(storage, [segment]).items():
+                last = max(rows.checkpoints, key=lambda one: one.stated.size, default=None)
+                if last is not None and last.stated.size > found.get(name.tree, (0, ""))[0]:
+                    found[name.tree] = last.stated.size, last.note.encode().decode()
             if found.keys() >= {*trees}:
                 break
     return [note for _, note in found.values()][:MOST_NOTES]
@@ -58,9 +56,3 @@ def _segments(storage: Storage, node: str, epoch: str) -> Iterator[Segment]:
             with suppress(Unreadable):
                 if place is not None:
                     yield Segment(place, decode(text or b"", Manifest))
-
-
-def _checkpoints(storage: Storage, segment: Segment) -> Iterator[tuple[str, int, str]]:
-    for row in read_segment(storage, segment, ("kind", "tree", "size", "content")).to_pylist():
-        if row["kind"] == HistoryKind.CHECKPOINT and row["size"] is not None and row["content"] is not None:
-            yield row["tree"], row["size"], row["content"]

@@ -98,6 +98,9 @@ def test_an_event_is_proven_from_the_lake_without_its_node(proving: Proving, tmp
     assert proving.control("prove", "e1", *elsewhere, "-o", "json").json["leaf"] == 2
     proving.control("prove", "unknown", *elsewhere, code=3)
     proving.control("prove", "e1", "--size", "4", *elsewhere, code=2)
+    proving.control.file(f"log {proving.key}\nquorum none\n", "known.policy")
+    assert proving.control("prove", "e1", *elsewhere, "--policy", "known.policy", "-o", "json").json["leaf"] == 2
+    proving.control("prove", "e1", "--policy", "known.policy", code=2)
 
 
 def test_a_proof_goes_to_stdout_and_may_leave_the_event_out(proving: Proving) -> None:
