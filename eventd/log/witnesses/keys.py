@@ -83,13 +83,14 @@ def learn_key(
     return _keep(conn, topic_id, (node, kind), known, take_key(node, known, offered), pins, now)
 
 
-def learn_successor(
-    conn: Connection, topic_id: int, entry: OpeningEntry, source: KeySource, pins: Pins, now: int
-) -> KnownKey:
-    """Return what is known of a node's log key after it has opened a tree, and keep it. Raises KeyChanged."""
-    node = entry.opening.origin.node
-    known = known_key(conn, topic_id, node, LOG, pins)
-    return _keep(conn, topic_id, (node, LOG), known, take_successor(entry, known, source), pins, now)
+def find_successor(conn: Connection, topic_id: int, entry: OpeningEntry, source: KeySource, pins: Pins) -> KnownKey:
+    """Return what is known of a node's log key after it has opened a tree, for `keep_log_key`. Raises KeyChanged."""
+    return take_successor(entry, known_key(conn, topic_id, entry.opening.origin.node, LOG, pins), source)
+
+
+def keep_log_key(conn: Connection, topic_id: int, node: str, key: KnownKey, pins: Pins, now: int) -> None:
+    """Keep the log key of a node, as `find_successor` has found it in this transaction."""
+    _keep(conn, topic_id, (node, LOG), known_key(conn, topic_id, node, LOG, pins), key, pins, now)
 
 
 def _keep(

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from eventd.log.history.relayed import drop_relayed, find_kept_root
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
-from eventd.log.witnesses.keys import LOG, Pins, known_key, learn_successor, note_refused_key
+from eventd.log.witnesses.keys import LOG, Pins, find_successor, keep_log_key, known_key, note_refused_key
 from eventd.log.witnesses.second_roots import drop_pending, find_second_root
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
@@ -163,13 +163,11 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
     checkpoint = check_offer(offer, key, None)
     surplus = _find_surplus(conn, offered)
     try:
-        learn_successor(conn, offered.topic_id, entry, offered.source, offered.pins, now)
+        known = find_successor(conn, offered.topic_id, entry, offered.source, offered.pins)
     except KeyChanged as error:
         note_refused_key(conn, offered.topic_id, offered.node, LOG, key.public, now)
         return Decision(None, error)
-    findings = _judge_previous(conn, offered, entry, now)
-    for origin in surplus:
-        execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (offered.topic_id, origin))
+    found = _judge_previous(conn, offered, entry)
     values = WitnessedTree(
         origin=str(checkpoint.origin),
         node=offered.node,
@@ -183,19 +181,23 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
     row = {"topic_id": offered.topic_id} | values._asdict()
     if not insert_row(conn, "witnessed", row, "ON CONFLICT DO NOTHING RETURNING size"):
         raise TooManyQueries("the tree is being offered by another request")
-    return Decision(checkpoint, None, findings)
+    # Only now: an error does not end the transaction, and of an offer that lost the race nothing may stay.
+    keep_log_key(conn, offered.topic_id, offered.node, known, offered.pins, now)
+    for origin in surplus:
+        execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (offered.topic_id, origin))
+    return Decision(checkpoint, None, _kept(conn, offered.topic_id, found, now) if found else ())
 
 
-def _judge_previous(conn: Connection, offered: OfferFrom, entry: OpeningEntry, now: int) -> tuple[FindingKind, ...]:
-    """Compare what a new tree says of the one before it with what is held."""
+def _judge_previous(conn: Connection, offered: OfferFrom, entry: OpeningEntry) -> NewFinding | None:
+    """Compare what a new tree says of the one before it with what is held; return what does not fit."""
     before = entry.opening.previous
     last = find_witnessed(conn, offered.topic_id, str(before.origin)) if before else None
     last = last or read_last_of(conn, offered.topic_id, offered.node)
     if last is None:
-        return ()
+        return None
     verdict, abandoned = judge_succession(entry, last.held.checkpoint)
     if verdict is Succession.CONTINUES:
-        return ()
+        return None
     new, other = str(entry.opening.origin), before.size if before else 0
     kind, detail = {
         Succession.ROLLED_BACK: (
@@ -215,8 +217,7 @@ def _judge_previous(conn: Connection, offered: OfferFrom, entry: OpeningEntry, n
         ),
     }[verdict]
     note = offered.offer.opening[1:].decode()
-    found = NewFinding(last.origin, offered.node, kind, last.size, other, last.note, note, detail)
-    return _kept(conn, offered.topic_id, found, now)
+    return NewFinding(last.origin, offered.node, kind, last.size, other, last.note, note, detail)
 
 
 def _find_surplus(conn: Connection, offered: OfferFrom) -> list[str]:

@@ -196,6 +196,19 @@ async def test_of_two_racing_offers_one_is_cosigned(witness: WitnessLog) -> None
     assert await witness.refused(first) == "conflict"
 
 
+async def test_nothing_stays_of_an_offer_that_loses_the_race_for_a_new_tree(
+    witness: WitnessLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await witness.cosigned(GrowingTree().offer())
+    await witness.cosigned(GrowingTree("u", reason=OpeningReason.EPOCH, previous=GrowingTree().previous_at()).offer())
+    await witness.log.database.write(forget_keys, witness.topic, "a")
+    monkeypatch.setattr(witnessed, "MOST_TREES", 2)
+    monkeypatch.setattr(witnessed, "find_witnessed", lambda *_args, **_more: None)  # read before the other committed
+    assert await witness.refused(GrowingTree(key=SECOND).offer()) == "too_many_requests"
+    assert (await witness.keys(), await witness.found()) == ([], [])
+    assert len(await witness.log.database.read(read_of, witness.topic, "a")) == 2
+
+
 async def test_a_tree_of_another_node_or_group_is_not_cosigned(witness: WitnessLog) -> None:
     assert await witness.refused(GrowingTree(node="b").offer(), "a") == "wrong_sender"
     assert await witness.refused(GrowingTree().offer(), "b") == "wrong_sender"
