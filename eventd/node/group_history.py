@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from eventd.egress.transport.transport import Transport
 from eventd.errors import SettingsError
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import TreeOwner
+from eventd.log.witnesses.cosignatures import read_held_sizes
 from eventd.net.address_rules import AddressRules
 from eventd.node.sealing import Sealer, SealMetrics
 from eventd.node.shipped_trees import ShippedTrees
@@ -21,15 +22,13 @@ from eventd.resources.configuration import GroupConfig
 from eventd.runtime.supervisor import Supervisor
 from eventd.witnessing.answering import HistoryAnswers
 from eventd.witnessing.asking import HistoryAsker
-from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate, WitnessMetrics
+from eventd.witnessing.group_witness import GroupKeys, GroupWitness, WitnessMetrics
 from eventd.witnessing.node_keys import NodeKeys, load_history_keys, stamp_of
 from eventd.witnessing.offering import Offers
+from eventd.witnessing.signing_gate import LAKE, SigningGate
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
 from federation.keys import KeyRing
-
-LAKE: Final = "the lake"
-"""Names the lake where a peer would be named; no node can have this name."""
 
 
 class HistoryMetrics(SealMetrics, WitnessMetrics, Protocol):
@@ -86,7 +85,8 @@ class GroupHistory:
         # Beside the database where that is a file, as the head file.
         path = ours.log.database.path
         keys = _Keys(self._config, data_dir if path is None else path.parent, ours.log)
-        gate = SigningGate(with_lake=ours.shipped.awaited)
+        known = await ours.log.database.read(read_held_sizes, self._topic_id)  # before a peer shows another size
+        gate = SigningGate(known, with_lake=ours.shipped.awaited)
         witness = GroupWitness(self._config, self._topic_id, ours.log, keys.read, ours.metrics, gate)
         if config.keeps_history:
             self.answers = HistoryAnswers(witness)
@@ -97,7 +97,7 @@ class GroupHistory:
                 compare = partial(_compare_shipped, witness, ours.shipped)
                 self._comparing = ours.supervisor.keep(compare, f"shipped history of {config.name}")
         else:
-            gate.answered()  # no peer is asked: only the last records of the present tree are sealed
+            gate.open()  # no peer is asked: only the last records of the present tree are sealed
         sealer = Sealer(witness, ours.metrics, self._note_growth)
         with suppress(SettingsError):  # the sealer finds the same, and reports it until it can be used
             await sealer.open_due()
@@ -125,8 +125,8 @@ class GroupHistory:
 async def _compare_shipped(witness: GroupWitness, shipped: ShippedTrees) -> None:
     """Compare what the lake has of this node's trees with the database, as a peer's notes; then the node may sign."""
     config = witness.config()
-    await witness.take_own(await shipped.read(config.name, config.node_name), LAKE)
-    witness.gate.answered()
+    compared = await witness.take_own(await shipped.read(config.name, config.node_name), LAKE)
+    witness.gate.heard(LAKE, compared.held)
 
 
 class _Keys:

@@ -17,6 +17,7 @@ from eventd.log.history.trees import Tree, find_open_tree
 from eventd.runtime.clock import SECOND, cpu_seconds
 from eventd.store.engine.database import Connection
 from eventd.witnessing.group_witness import GroupWitness
+from eventd.witnessing.signing_gate import GATE_SECONDS
 from federation.history.entries import read_opening_entry
 
 P = ParamSpec("P")
@@ -89,10 +90,8 @@ class Sealer:
             return
         owner = (await self._witness.keys()).owner  # also if nothing is to be sealed: their file may be unusable
         if tree is not None and owner.may_continue(tree, log.epoch):
-            if not self._witness.gate.is_open:
-                logger.info("history waits", extra={"group": owner.group, "origin": tree.origin})
             try:
-                await self._witness.gate.wait()
+                await self._await_others(tree)
             finally:
                 log.unsettled_trees.discard(tree.id)
         with log.watch((self._topic_id,), own=True) as watch:
@@ -105,6 +104,21 @@ class Sealer:
                 if rest is None:
                     await self._wait(watch.after(turn))
                 await log.clock.sleep(SEAL_SECONDS if rest is None else rest)
+
+    async def _await_others(self, tree: Tree) -> None:
+        """Wait until others have said what they hold of a tree, for a while."""
+        gate, about = self._witness.gate, {"group": self._witness.config().name, "origin": tree.origin}
+        if gate.is_open:
+            return
+        logger.info("history waits", extra=about)
+        timer = self._log.clock.timer(GATE_SECONDS)
+        try:
+            await gate.wait(timer)
+        finally:
+            timer.cancel()
+        if not gate.is_open:
+            logger.warning("history not compared", extra=about | {"outstanding": gate.outstanding})
+            gate.open()
 
     async def _wait(self, appended: asyncio.Future[None]) -> None:
         """Wait for new records, up to a minute: another process may have rotated the key."""
@@ -154,6 +168,7 @@ class Sealer:
         if tree is not None and tree.trouble:
             logger.error("history damaged", extra={"group": group, "origin": tree.origin, "error": tree.trouble})
         tree = await log.database.write(open_tree, self._topic_id, owner, log.clock.now())
+        self._witness.gate.note_new_tree()
         reason = read_opening_entry(tree.opening).opening.reason.value
         logger.info("tree opened", extra={"group": group, "origin": tree.origin, "reason": reason})
         return tree

@@ -96,8 +96,6 @@ class HistoryAnswers:
         ours = self._witness
         if question.notes:
             await ours.take_own(question.notes, node)
-        if ours.is_declared(node):
-            ours.gate.answered()
         vkey = (await ours.keys()).witness.key.text()
         notes = await ours.notes_for(node)
         shown = await ours.log.database.read(_read_own, ours.topic_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +11,11 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import TreeOwner
 from eventd.log.witnesses.findings import FindingKind
 from eventd.log.witnesses.keys import Pins
-from eventd.log.witnesses.own_notes import OwnNote, Shown, take_own_note
+from eventd.log.witnesses.own_notes import NoteComparison, OwnNote, Shown, take_own_note
 from eventd.log.witnesses.relayed_notes import RelayedNotes, find_unheld
 from eventd.log.witnesses.witnessed import compare_notes, keep_compared, read_of
 from eventd.resources.configuration import GroupConfig
+from eventd.witnessing.signing_gate import SigningGate
 from federation.history.exchange import fit_notes
 from federation.history.notes import NoteSigner
 
@@ -43,42 +43,6 @@ class GroupKeys(NamedTuple):
 
     owner: TreeOwner
     witness: NoteSigner
-
-
-class SigningGate:
-    """Whether a node may sign in a tree that it found at its start.
-
-    Its database may be an older copy. So it signs after one of the peers, or the lake, has answered what it holds of
-    the tree, or if none of them can answer. `with_lake`: the lake is asked.
-    """
-
-    def __init__(self, *, with_lake: bool = False) -> None:
-        self._open = asyncio.Event()
-        self._with_lake = with_lake
-        self._unable: set[str] = set()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the node may sign."""
-        return self._open.is_set()
-
-    def answered(self) -> None:
-        """Note that a peer, or the lake, has said what it holds."""
-        self._open.set()
-
-    def cannot_answer(self, peer: str, peers: Iterable[str]) -> None:
-        """Note that a peer's program knows no histories; `peers` are all that are asked."""
-        self._unable.add(peer)
-        self.consider(peers)
-
-    def consider(self, peers: Iterable[str]) -> None:
-        """Open the gate if none of the peers that are asked can answer, and no lake is asked."""
-        if not self._with_lake and set(peers) <= self._unable:
-            self._open.set()
-
-    async def wait(self) -> None:
-        """Wait until the node may sign."""
-        await self._open.wait()
 
 
 class WantedTrees:
@@ -144,23 +108,25 @@ class GroupWitness:
         held = await self.log.database.read(read_of, self.topic_id, node)
         return fit_notes([tree.note for tree in held[:MOST_OF_A_NODE]])
 
-    async def take_own(self, notes: Sequence[str], peer: str) -> OwnNote:
+    async def take_own(self, notes: Sequence[str], peer: str) -> NoteComparison:
         """Compare notes of this node's own trees, which a peer has shown, with the database.
 
         If one shows that the database is an older copy, the log gets a new epoch.
         """
-        verdict = OwnNote.NOTHING
+        verdict, held = OwnNote.NOTHING, 0
         owner = (await self.keys()).owner
         for note in notes[:MOST_OF_A_NODE]:
             shown = Shown(self.topic_id, owner, peer, note, self.is_declared(peer))
-            found, renewed = await self.log.database.write(take_own_note, shown, self.log.clock.now())
-            verdict = found if verdict is not OwnNote.OLDER_COPY else verdict
-            if renewed:
+            found = await self.log.database.write(take_own_note, shown, self.log.clock.now())
+            verdict = found.verdict if verdict is not OwnNote.OLDER_COPY else verdict
+            held = max(held, found.held)
+            if found.renewed:
                 about = {"group": owner.group, "peer": peer}
                 logger.error("history is an older copy", extra=about)
                 self.metrics.history_found(owner.group, FindingKind.OLDER_COPY)
                 await self.log.look_around()
-        return verdict
+                self.gate.open()  # the tree is not continued
+        return NoteComparison(verdict, held=held)
 
     async def take_others(self, notes: Sequence[str], teller: str) -> None:
         """Compare notes of other nodes' trees, which a peer passes on, with what is held of them."""

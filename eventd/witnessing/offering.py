@@ -128,8 +128,7 @@ class Offering:
         self._witness.metrics.history_cosigned(config.name, peer, result)
         if untold.reason == OLDER:
             self._key = None
-            asked = [one.node_name for one in config.peers.values() if one.protocol != PROTOCOL_V1]
-            self._witness.gate.cannot_answer(peer, asked)
+            self._witness.gate.heard(peer, 0)
             return OLDER_SECONDS
         if untold.reason == UNREACHABLE:
             self._key = None  # it may come back with another database
@@ -143,8 +142,7 @@ class Offering:
         ours, node = self._witness, self._peer.node_name
         question = KeysQuestion(notes=await ours.notes_for(node))
         answer, source = await self._asker.ask(ours.config(), self._peer, question, KeysAnswer)
-        await ours.take_own(answer.notes, node)
-        ours.gate.answered()
+        ours.gate.heard(node, (await ours.take_own(answer.notes, node)).held)
         return await self._learn_key(answer, source)
 
     async def _learn_key(self, answer: KeysAnswer, source: KeySource) -> NoteKey:
@@ -202,7 +200,7 @@ class Offering:
         """Take the note of a witness that holds something else; return whether an offer that fits it may follow."""
         ours, node, error = self._witness, self._peer.node_name, untold.error
         if error is not None and error.code in ("conflict", "forked"):
-            verdict = await ours.take_own([error.note], node) if error.note else OwnNote.NOTHING
+            verdict = (await ours.take_own([error.note], node)).verdict if error.note else OwnNote.NOTHING
             ours.metrics.history_cosigned(ours.config().name, node, error.code)
             if verdict is OwnNote.FITS:
                 return True
@@ -303,7 +301,7 @@ class Offers:
                 offering = Offering(self._witness, declared.peer, self._asker)
                 task = self._keep(offering.run, f"offers to {name}")
                 self._tasks[name] = (declared, offering, task)
-        self._witness.gate.consider(wanted)
+        self._witness.gate.ask(wanted)
 
     def _wake(self, node: str) -> None:
         """Ask a peer about a tree that is wanted of it."""

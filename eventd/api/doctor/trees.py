@@ -110,9 +110,7 @@ def check_trees(facts: Sequence[GroupTrees], now: int, *, running: bool) -> Iter
                 f"{counted(one.unsealed, 'leaf', 'leaves')} of {one.present.origin} in no checkpoint, the first for"
                 f" {format_duration(waited // SECOND * SECOND)}; the last checkpoint has size {one.present.size}"
             )
-            remedy = (
-                "see the log of the node; after a start, a node signs nothing before a peer or the lake has answered"
-            )
+            remedy = "see the log of the node; after a start, a node waits up to a minute for its peers and the lake"
             yield Check(name, CheckStatus.WARN, "history-unsealed", detail, remedy, group=one.group)
         if running:
             yield from _check_behind(one, now)

@@ -143,6 +143,12 @@ def read_witnesses(conn: Connection, tree_id: int) -> list[Witness]:
     return [Witness(*row) for row in rows]
 
 
+def read_held_sizes(conn: Connection, topic_id: int) -> dict[str, int]:
+    """Return for each witness of a topic's open tree how many of its leaves the witness is known to hold."""
+    tree = find_open_tree(conn, topic_id)
+    return {} if tree is None else {one.peer: one.size for one in read_witnesses(conn, tree.id) if one.size}
+
+
 def count_cosigned(conn: Connection, tree_id: int, size: int) -> int:
     """Return how many peers have cosigned a checkpoint of a tree with at least this size."""
     sql = "SELECT count(*) FROM witnesses WHERE tree = ? AND size >= ? AND cosigned_at IS NOT NULL"

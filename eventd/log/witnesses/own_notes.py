@@ -33,6 +33,15 @@ class OwnNote(StrEnum):
     """The note is of another node, or not signed with this node's key."""
 
 
+class NoteComparison(NamedTuple):
+    """What came of a comparison: the verdict, whether a new epoch was begun because of it, and how many leaves of the
+    open tree were shown that the database has signed, too."""
+
+    verdict: OwnNote
+    renewed: bool = False
+    held: int = 0
+
+
 class Shown(NamedTuple):
     """A note of an own tree that `peer` has shown, and the owner of the group's trees.
 
@@ -46,25 +55,27 @@ class Shown(NamedTuple):
     declared: bool = True
 
 
-def take_own_note(conn: Connection, shown: Shown, now: int) -> tuple[OwnNote, bool]:
-    """Compare a note with the database; return the verdict, and whether a new epoch was begun because of it.
+def take_own_note(conn: Connection, shown: Shown, now: int) -> NoteComparison:
+    """Compare a note with the database.
 
     Also records which size the peer holds. The same tree begins an epoch once, however often it is shown.
     """
     opened = _open(conn, shown)
     if opened is None:
-        return OwnNote.NOTHING, False
+        return NoteComparison(OwnNote.NOTHING)
     note, stated, tree = opened
     reason = "the tree is not in this database" if tree is None else _find_difference(conn, tree, stated)
+    present = find_open_tree(conn, shown.topic_id)
+    is_present = tree is not None and present is not None and present.id == tree.id
     if not reason:
         assert tree is not None
         if shown.declared:
             note_held_size(conn, tree.id, shown.peer, stated.size, now)
-        return OwnNote.FITS, False
+        return NoteComparison(OwnNote.FITS, held=stated.size if is_present else 0)
     lock_head(conn)
     sql = "SELECT 1 FROM history_findings WHERE topic_id = ? AND origin = ? AND kind = ?"
     if fetch(conn, sql, (shown.topic_id, str(stated.origin), FindingKind.OLDER_COPY.value)):
-        return OwnNote.OLDER_COPY, False
+        return NoteComparison(OwnNote.OLDER_COPY)
     mine = None if tree is None else read_checkpoint_of(conn, tree.id)
     found = NewFinding(
         origin=str(stated.origin),
@@ -77,12 +88,11 @@ def take_own_note(conn: Connection, shown: Shown, now: int) -> tuple[OwnNote, bo
         detail=f"{shown.peer} holds {stated.size} leaves of {stated.origin}, signed with this node's key: {reason}",
     )
     keep_finding(conn, shown.topic_id, found, now)
-    present = find_open_tree(conn, shown.topic_id)
     # A tree that was left already, as after `--new-epoch`, needs no further epoch.
-    if tree is None or (present is not None and present.id == tree.id):
+    renewed = tree is None or is_present
+    if renewed:
         renew_epoch(conn)
-        return OwnNote.OLDER_COPY, True
-    return OwnNote.OLDER_COPY, False
+    return NoteComparison(OwnNote.OLDER_COPY, renewed)
 
 
 def _open(conn: Connection, shown: Shown) -> tuple[SignedNote, Checkpoint, Tree | None] | None:

@@ -24,7 +24,8 @@ from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute
 from eventd.testing import ManualClock, draft, until
-from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
+from eventd.witnessing.group_witness import GroupKeys, GroupWitness
+from eventd.witnessing.signing_gate import GATE_SECONDS, SigningGate
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
@@ -125,7 +126,7 @@ async def test_an_idle_minute_leaves_no_wait_behind(log: EventLog, sealer: Seale
 
 async def test_the_lake_opens_the_gate_and_shows_an_older_copy(log: EventLog, sealer: Sealer) -> None:
     witness, shipped = replace(sealer._witness, gate=SigningGate(with_lake=True)), ShippedTrees(awaited=True)
-    witness.gate.consider(())
+    witness.gate.ask(())
     assert not witness.gate.is_open, "the lake could answer, also without a peer"
     comparing = asyncio.create_task(_compare_shipped(witness, shipped))
     tree = await log.database.read(find_open_tree, witness.topic_id)
@@ -146,8 +147,29 @@ async def test_leaves_are_unsettled_until_the_node_may_sign(log: EventLog, seale
     await sealer.open_due()
     assert log.unsettled_trees == {tree.id}
     running = asyncio.create_task(sealer.run())
-    sealer._witness.gate.answered()
+    sealer._witness.gate.open()
     try:
         await until(lambda: not log.unsettled_trees, "the leaves to be settled")
     finally:
         running.cancel()
+
+
+async def test_a_node_signs_after_a_minute_if_its_peers_do_not_answer(
+    log: EventLog, sealer: Sealer, clock: ManualClock, figures: Figures, caplog: pytest.LogCaptureFixture
+) -> None:
+    sealer._witness.gate.ask(["b"])
+    await emit(log, "a")
+    with caplog.at_level("WARNING", "eventd.history"):
+        running = asyncio.create_task(sealer.run())
+        try:
+            await until(lambda: clock.waits, "the sealer to wait")
+            clock.advance(GATE_SECONDS - 1)
+            await asyncio.sleep(0)
+            assert figures.shown[-1][1] == 1
+            clock.advance(1)
+            await until(lambda: figures.shown[-1][1] == 2, "a checkpoint")
+        finally:
+            running.cancel()
+    assert [(record.message, record.__dict__["outstanding"]) for record in caplog.records] == [
+        ("history not compared", ["b"])
+    ]

@@ -11,17 +11,20 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.history.trees import read_checkpoint_of
-from eventd.log.witnesses.cosignatures import Witness, find_witness
+from eventd.log.history.trees import read_checkpoint_of, read_tree
+from eventd.log.witnesses.cosignatures import Witness, find_witness, read_held_sizes
 from eventd.log.witnesses.findings import read_findings, read_pending
 from eventd.log.witnesses.keys import read_keys
 from eventd.log.witnesses.witnessed import OfferFrom, decide
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import ManualClock
+from eventd.witnessing.answering import HistoryAnswers
 from eventd.witnessing.asking import OLDER, REFUSED, UNREACHABLE, HistoryUntold
-from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
+from eventd.witnessing.group_witness import GroupKeys, GroupWitness
 from eventd.witnessing.offering import OLDER_SECONDS, Offering, Offers
+from eventd.witnessing.signing_gate import SigningGate
+from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.cosignatures import cosign
 from federation.history.exchange import (
     ConsistencyAnswer,
@@ -105,9 +108,11 @@ def config() -> GroupConfig:
 class Offered:
     """A node with a sealed tree, and its offers to the peer b."""
 
-    def __init__(self, log: EventLog, topic: int, tree: int, peer: ScriptedPeer) -> None:
+    def __init__(
+        self, log: EventLog, topic: int, tree: int, peer: ScriptedPeer, gate: SigningGate | None = None
+    ) -> None:
         self.log, self.topic, self.tree, self.peer = log, topic, tree, peer
-        self.metrics, self.gate = Counted(), SigningGate()
+        self.metrics, self.gate = Counted(), gate or SigningGate()
         witness = GroupWitness(config, topic, log, self.keys, self.metrics, self.gate)
 
         self.offering = Offering(witness, Peer(), peer)  # type: ignore[arg-type]
@@ -122,6 +127,9 @@ class Offered:
         last = await self.log.database.read(read_checkpoint_of, self.tree)
         assert last is not None
         return [one.name for one in read_note(last.note.encode()).signatures]
+
+    async def origin(self) -> str:
+        return (await self.log.database.read(read_tree, self.tree)).origin
 
     async def witness(self) -> Witness | None:
         return await self.log.database.read(find_witness, self.tree, "b")
@@ -243,6 +251,7 @@ async def test_a_peer_whose_program_is_older_is_left_alone_and_holds_nothing_up(
     offered: Offered, peer: ScriptedPeer
 ) -> None:
     peer.keys = HistoryUntold(OLDER)
+    offered.gate.ask(["b"])
     assert await offered.step() == OLDER_SECONDS
     assert offered.gate.is_open
     assert offered.metrics.results == {"older": 1}
@@ -250,12 +259,38 @@ async def test_a_peer_whose_program_is_older_is_left_alone_and_holds_nothing_up(
 
 async def test_a_peer_that_is_down_holds_up_signing_until_it_answers(offered: Offered, peer: ScriptedPeer) -> None:
     peer.keys = HistoryUntold(UNREACHABLE)
-    offered.gate.consider(["b"])
+    offered.gate.ask(["b"])
     assert [await offered.step() for _ in range(8)] == [2, 4, 8, 16, 32, 60, 60, 60]
     assert not offered.gate.is_open
     peer.keys = KEYS
     await offered.step()
     assert offered.gate.is_open
+
+
+async def test_what_a_peer_shows_is_compared_with_what_it_has_cosigned(offered: Offered, peer: ScriptedPeer) -> None:
+    await offered.step()
+    known = await offered.log.database.read(read_held_sizes, offered.topic)
+    assert known == {"b": 2}
+    again = Offered(offered.log, offered.topic, offered.tree, peer, SigningGate(known))
+    again.gate.ask(["b", "c"])
+    await again.step()
+    assert again.gate.outstanding == ["b", "c"], "it shows nothing of the tree"
+    last = await offered.log.database.read(read_checkpoint_of, offered.tree)
+    assert last is not None
+    peer.keys = KeysAnswer(witness_key=WITNESS.key.text(), notes=(last.note,))
+    again.offering._key = None
+    await again.step()
+    assert again.gate.is_open
+
+
+async def test_a_question_of_a_peer_is_no_answer_unless_it_shows_an_older_copy(offered: Offered) -> None:
+    offered.gate.ask(["b"])
+    answers, signing = HistoryAnswers(offered.offering._witness), OWNER.signer(read_origin(await offered.origin()))
+    await answers._show_keys("b", KeysQuestion())
+    assert not offered.gate.is_open
+    later = sign_checkpoint(Checkpoint(read_origin(await offered.origin()), 9, bytes(32)), signing)
+    await answers._show_keys("b", KeysQuestion(notes=(later.encode().decode(),)))
+    assert offered.gate.is_open, "the tree is not continued"
 
 
 async def pending(offered: Offered, other: SignedNote) -> None:

@@ -14,8 +14,9 @@ from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import NOW, ManualClock
 from eventd.witnessing.asking import INVALID, REFUSED, UNREACHABLE, HistoryUntold
-from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
+from eventd.witnessing.group_witness import GroupKeys, GroupWitness
 from eventd.witnessing.pulling import AGAIN_SECONDS, TilePulling
+from eventd.witnessing.signing_gate import SigningGate
 from federation.history.exchange import TilesAnswer, TilesQuestion
 from federation.history.witnessing import KeySource
 from tests.support import plain_history as plain

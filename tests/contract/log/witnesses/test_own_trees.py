@@ -53,7 +53,8 @@ class OwnLog:
         return tree, signed
 
     async def show(self, note: str) -> tuple[OwnNote, bool]:
-        return await self.log.database.write(take_own_note, Shown(self.topic, OWNER, "b", note), NOW)
+        found = await self.log.database.write(take_own_note, Shown(self.topic, OWNER, "b", note), NOW)
+        return found[:2]
 
     async def epoch(self) -> str:
         return (await self.log.database.read(read_head)).epoch
@@ -191,5 +192,5 @@ async def test_a_retired_key_signs_the_change_of_the_key(own: OwnLog) -> None:
 async def test_what_a_node_that_is_not_declared_holds_is_not_recorded(own: OwnLog) -> None:
     tree, signed = await own.seal("x")
     shown = Shown(own.topic, OWNER, "invented", signed.note, declared=False)
-    assert await own.log.database.write(take_own_note, shown, NOW) == (OwnNote.FITS, False)
+    assert await own.log.database.write(take_own_note, shown, NOW) == (OwnNote.FITS, False, 2)
     assert await own.log.database.read(find_witness, tree.id, "invented") is None

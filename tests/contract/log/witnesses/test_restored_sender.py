@@ -106,7 +106,7 @@ async def test_a_copy_that_signs_on_in_its_tree_forks_it(restored: Restored) -> 
 
 async def test_a_copy_that_a_peer_shows_its_own_note_states_the_loss_in_a_new_tree(restored: Restored) -> None:
     shown = Shown(restored.topic, OWNER, "b", restored.held.note)
-    assert await restored.log.database.write(take_own_note, shown, NOW) == (OwnNote.OLDER_COPY, True)
+    assert await restored.log.database.write(take_own_note, shown, NOW) == (OwnNote.OLDER_COPY, True, 0)
     [found] = await restored.log.database.read(read_findings, restored.topic)
     assert (found.kind, found.size, found.other_size) == ("older_copy", 2, 4)
     await _require_stated(restored)
