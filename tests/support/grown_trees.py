@@ -74,7 +74,7 @@ def evidence_of(tree: GrownTree, history: list[Row], segments: list[list[Row]], 
     """Return what the audit has of a tree."""
     rows = rows_of(*history)
     checkpoints = [*rows.checkpoints, *rows.witnessed]
-    found = TreeEvidence(tree.origin, rows.openings[0] if rows.openings else None, checkpoints)
+    found = TreeEvidence(tree.origin, rows.openings[0] if rows.openings else None, checkpoints, known=[tree.signer.key])
     for hashes in rows.hashes:
         found.levels[hashes.level].update(enumerate(hashes.hashes, hashes.first))
     sizes = [one.size for one in checkpoints]

@@ -29,11 +29,19 @@ _MOST_STEPS = 1000
 
 
 def ship(
-    url: str, lake: Path, *, now: int, payloads: bool = False, keys: Path | None = None, compact: bool = False
+    url: str,
+    lake: Path,
+    *,
+    now: int,
+    payloads: bool = False,
+    keys: Path | None = None,
+    compact: bool = False,
+    retention: int = 0,
 ) -> None:
     """Ship everything that a stopped node recorded before `now` (microseconds), less ten seconds, to the lake.
 
-    With `keys`, the folder of its key file, it signs what it writes; with `compact`, it also archives closed days.
+    With `keys`, the folder of its key file, it signs what it writes; with `compact`, it also archives closed days, and
+    with a `retention` it lets segments expire after that time (microseconds).
     """
     terms = Terms(
         database=url,
@@ -41,7 +49,7 @@ def ship(
         rows=100_000,
         payloads=payloads,
         compact_after=int(compact),
-        retention=0,
+        retention=retention,
         nice=0,
         interval=0,
         keys="" if keys is None else str(keys),
@@ -49,9 +57,9 @@ def ship(
     with closing(Database(url)) as database:
         shipper = Shipper(terms, database)
         _ship_round(shipper, database, now)
-        while compact and isinstance(done := shipper.tidy(now), TidyResult) and done.more:
+        while (compact or retention) and isinstance(done := shipper.tidy(now), TidyResult) and done.more:
             pass
-        if compact:
+        if compact or retention:
             _ship_round(shipper, database, now + 60 * SECOND)
 
 

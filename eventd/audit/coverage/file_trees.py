@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, NamedTuple
+
+import msgspec
 
 from eventd.audit.report.findings import MOST_NAMED, Finding, Kind
 from eventd.audit.report.report import Limitation
@@ -23,14 +26,15 @@ from eventd.lake.file_tree import (
     read_lines,
 )
 from eventd.lake.layout import ARCHIVE, SegmentName, parse_name, slug, state_path
-from eventd.lake.manifest import NodeState
+from eventd.lake.manifest import NodeState, Number, Time
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
 from eventd.text.plural import counted
 from federation.errors import HistoryError
-from federation.history.lake_checkpoints import LakeCheckpoint
+from federation.event import format_time
+from federation.history.lake_checkpoints import LakeCheckpoint, LakeOrigin
 from federation.history.merkle import CompactRange, hash_leaf
 from federation.history.notes import NoteKey
 
@@ -39,16 +43,58 @@ _NOT_SIGNED: Final = "not signed"
 """The kind of a limitation about files that their node has not signed."""
 
 
+class SeenFileTree(msgspec.Struct, frozen=True):
+    """A tree of files as an audit has seen it: that of a node and epoch with these many lines, and their root.
+
+    `at` is when its state was written (microseconds).
+    """
+
+    node: str
+    epoch: str
+    tree: str
+    size: Number
+    root: str
+    at: Time
+
+    @property
+    def origin(self) -> LakeOrigin:
+        """Return the name of the tree."""
+        return LakeOrigin(self.node, self.epoch, self.tree)
+
+
+class FileKeys(NamedTuple):
+    """What is known of the keys of nodes. `policy`: the keys that the auditor knows; None without a policy.
+
+    `named`: by node, the public keys of its trees that the policy has, or whose succession a known key has signed.
+    `keepers`: the nodes that sign trees of groups: these have a key.
+    """
+
+    policy: Sequence[NoteKey] | None = None
+    named: Mapping[str, Collection[bytes]] = MappingProxyType({})
+    keepers: Collection[str] = ()
+
+
+NOTHING_KNOWN: Final = FileKeys()
+
+
 @dataclass
 class FileTreeFindings:
-    """What is found of all trees of files. `doubts`: files that no node has signed.
+    """What is found of all trees of files. `doubts`: files that no node has signed, or with a key that is not known.
 
-    `signed`: the nodes whose files are all as they signed them.
+    `signed`: the nodes that have signed all of their files, which are as they signed them. `seen`: the trees that
+    later audits compare with the lake.
     """
 
     findings: list[Finding] = field(default_factory=list)
     doubts: list[Limitation] = field(default_factory=list)
     signed: set[str] = field(default_factory=set)
+    seen: list[SeenFileTree] = field(default_factory=list)
+    doubted: set[str] = field(default_factory=set)
+
+    def doubt(self, node: str, kind: str, where: str, message: str, hint: str) -> None:
+        """Add that some files of a node are not proven to be its own."""
+        self.doubted.add(node)
+        self.doubts.append(Limitation(kind=kind, where=where, message=message, hint=hint))
 
 
 class _Lines(NamedTuple):
@@ -65,20 +111,16 @@ class _Lines(NamedTuple):
                 found[line.name] = max(int(line.values[0]), found.get(line.name, 0))
         return found
 
-    def digests(self, names: Collection[str]) -> dict[str, set[str]]:
+    def digests(self, names: Collection[str]) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
         """Return by name of the segment the digests that its manifest may have, of those of these names with lines.
 
-        Lines that no checkpoint covers yet count only for segments without signed ones: anyone may append such a line.
+        First those in signed lines, then those that no checkpoint covers yet: anyone may append such a line.
         """
-        found: defaultdict[str, set[str]] = defaultdict(set)
-        signed = set[str]()
+        signed, pending = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for at, line in enumerate(map(read_line, self.texts)):
-            if line is None or line.name not in names or (line.name in signed and at >= self.signed):
-                continue
-            found[line.name].update(line.values)
-            if at < self.signed:
-                signed.add(line.name)
-        return found
+            if line is not None and line.name in names:
+                (signed if at < self.signed else pending)[line.name].update(line.values)
+        return signed, pending
 
     def shipped(self) -> Iterator[SegmentName]:
         """Yield the segments that the signed lines say were shipped."""
@@ -88,37 +130,66 @@ class _Lines(NamedTuple):
                 yield place
 
 
-def judge_files(storage: Storage, survey: Survey, keys: Sequence[NoteKey] | None = None) -> FileTreeFindings:
+def judge_files(
+    storage: Storage, survey: Survey, keys: FileKeys = NOTHING_KNOWN, seen: Sequence[SeenFileTree] = ()
+) -> FileTreeFindings:
     """Compare the manifests and states of a lake with the trees that their nodes have signed.
 
-    `keys`: those of the auditor's policy; None without one. Raises LakeUnavailable.
+    `seen`: the trees that earlier audits have seen. Raises LakeUnavailable.
     """
     made = FileTreeFindings()
     trees: defaultdict[str, set[str]] = defaultdict(set)
     for folder in {one.path.rpartition("/")[0] for one in storage.list(TREES)}:
         trees[folder.rpartition("/")[0]].add(folder)
+    made.seen = [*_still_known(survey, seen)]
     for state in survey.nodes:
-        mine = trees.get(f"{TREES}/{slug(state.node)}/{state.epoch}", set())
+        folders = trees.get(f"{TREES}/{slug(state.node)}/{state.epoch}", set())
+        mine = [one for one in made.seen if (one.node, one.epoch) == (state.node, state.epoch)]
+        gone = [*_gone(storage, state, mine)]
+        made.findings += gone
         if state.tree is not None:
-            _judge(storage, survey, state, keys, made, began_anew=len(mine) > 1)
-        elif mine:
+            _judge(storage, survey, state, keys, made, began_anew=len(folders) > 1 or bool(gone))
+        elif folders or state.node in keys.keepers:
             where, message = state_path(state.node, state.epoch), "the state of the node is not signed any more"
+            if not folders:
+                message = "the state of the node is not signed, although it signs its history"
             hint = "start the node, which signs it; one that is closed needs a state from a copy of the lake"
-            made.doubts.append(Limitation(kind=_NOT_SIGNED, where=where, message=message, hint=hint))
+            made.doubt(state.node, _NOT_SIGNED, where, message, hint)
     wrong = {one.source for one in made.findings} | {one.node for one in survey.nodes if one.tree is None}
-    made.signed = {one.node for one in survey.nodes} - wrong
+    made.signed = {one.node for one in survey.nodes} - wrong - made.doubted
     made.findings = made.findings[:MOST_NAMED]
     return made
 
 
+def _still_known(survey: Survey, seen: Iterable[SeenFileTree]) -> Iterator[SeenFileTree]:
+    """Yield the trees that are still to be compared: not those of an epoch that retention has removed."""
+    present = {(one.node, one.epoch) for one in survey.nodes}
+    nodes = {node for node, _ in present}
+    for one in seen:
+        if (one.node, one.epoch) in present or one.node not in nodes:
+            yield one
+
+
+def _gone(storage: Storage, state: NodeState, seen: Iterable[SeenFileTree]) -> Iterator[Finding]:
+    """Yield the trees of a node that earlier audits have seen, and that it neither continues nor has in the lake."""
+    present = _tree_of(state)
+    for one in (one for one in seen if one.tree != present):
+        texts = [*islice(read_lines(storage, lines_folder(*one.origin)), one.size)]
+        if _root_of(texts, one.size) != one.root:
+            fault = f"the {one.size:,} lines of {one.origin}, which an earlier audit saw ({format_time(one.at)}), are"
+            yield _of_state(state, state_path(state.node, state.epoch), f"{fault} {'changed' if texts else 'gone'}")
+
+
+def _tree_of(state: NodeState) -> str:
+    """Return the id of the tree that a state is signed with; empty without a valid signature."""
+    try:
+        return "" if state.tree is None else checkpoint_of(state.tree).origin.tree
+    except HistoryError:
+        return ""
+
+
 def _judge(
-    storage: Storage,
-    survey: Survey,
-    state: NodeState,
-    keys: Sequence[NoteKey] | None,
-    made: FileTreeFindings,
-    *,
-    began_anew: bool,
+    storage: Storage, survey: Survey, state: NodeState, keys: FileKeys, made: FileTreeFindings, *, began_anew: bool
 ) -> None:
     assert state.tree is not None
     path = state_path(state.node, state.epoch)
@@ -129,16 +200,13 @@ def _judge(
         return
     if fault := _fault_of_state(storage, survey, state, signed):
         made.findings.append(_of_state(state, path, fault))
-    made.findings += _of_key(state, path, key, keys)
-    known = {one.name.split("/")[2] for one in keys or () if one.name.count("/") >= 2}
-    if keys is not None and state.node not in known:
-        message = f"the policy has no key of {state.node}: anyone may have signed what it wrote to the lake"
-        hint = "get the key with `routerctl log keys` on the node, over a way that you trust"
-        made.doubts.append(Limitation(kind="unproven", where=path, message=message, hint=hint))
+    _judge_key(state, path, key, keys, made)
     texts = [*read_lines(storage, lines_folder(*signed.origin))]
-    if fault := _fault_of_lines(texts, signed):
+    if fault := _fault_of_lines(texts, signed, made.seen):
         made.findings.append(_of_state(state, path, fault))
         return
+    found = SeenFileTree(*signed.origin, signed.size, signed.root.hex(), state.as_of)
+    made.seen = [*(one for one in made.seen if one.origin != signed.origin), found]
     lines = _Lines(texts, signed.size)
     mine = [one for one in survey.segments if (one.manifest.node, one.place.epoch) == (state.node, state.epoch)]
     _judge_segments(survey, state, lines, mine, made, began_anew=began_anew)
@@ -158,25 +226,58 @@ def _fault_of_state(storage: Storage, survey: Survey, state: NodeState, signed: 
     return ""
 
 
-def _of_key(state: NodeState, path: str, key: NoteKey, keys: Sequence[NoteKey] | None) -> Iterator[Finding]:
-    known = {one.public for one in keys or () if one.name.split("/")[2:3] == [state.node]}
-    if known and key.public not in known:
-        yield _of_state(state, path, f"its state is signed with another key than the policy has for {state.node}")
+def _judge_key(state: NodeState, path: str, key: NoteKey, keys: FileKeys, made: FileTreeFindings) -> None:
+    """Compare the key of a state with those that the policy has for its node, and with their signed successors."""
+    if keys.policy is None:
+        return
+    known = {one.public for one in keys.policy if one.name.split("/")[2:3] == [state.node]}
+    if not known:
+        message = f"the policy has no key of {state.node}: anyone may have signed what it wrote to the lake"
+        hint = "get the key with `routerctl log keys` on the node, over a way that you trust"
+        made.doubt(state.node, "unproven", path, message, hint)
+    elif key.public not in known.union(keys.named.get(state.node, ())):
+        message = (
+            f"its state is signed with an unverified key: neither is it the key that the policy has for {state.node},"
+            " nor has that key signed a change to it"
+        )
+        hint = f"ask the operators of {state.node} whether its key was lost; {_RESTORE}"
+        made.doubt(state.node, "unproven", path, message, hint)
 
 
-def _fault_of_lines(texts: Sequence[str], signed: LakeCheckpoint) -> str:
-    """Return why the lines are not those that were signed; empty if they are."""
+def _fault_of_lines(texts: Sequence[str], signed: LakeCheckpoint, seen: Iterable[SeenFileTree]) -> str:
+    """Return why the lines are not those that were signed, or that an earlier audit saw; empty if they are."""
     if len(texts) < signed.size:
         return f"the lake has {len(texts):,} of the {signed.size:,} lines of {signed.origin}"
-    hashes = CompactRange()
+    before = next((one for one in seen if one.origin == signed.origin), None)
+    if before is not None and before.size > signed.size:
+        return (
+            f"the node signed {signed.size:,} lines of {signed.origin}, of which an earlier audit saw {before.size:,}"
+            f" ({format_time(before.at)})"
+        )
+    hashes, root = CompactRange(), ""
     for text in islice(texts, signed.size):
         hashes.append(hash_leaf(text.encode()))
+        if before is not None and hashes.size == before.size:
+            root = hashes.root().hex()
     if hashes.root() != signed.root:
         return (
             f"the lines of {signed.origin} have the root {hashes.root().hex()} at size {signed.size:,}, and the node"
             f" signed {signed.root.hex()}"
         )
+    if before is not None and root != before.root:
+        return (
+            f"the lines of {signed.origin} have the root {root} at size {before.size:,}, and an earlier audit saw"
+            f" {before.root}"
+        )
     return ""
+
+
+def _root_of(texts: Sequence[str], size: int) -> str:
+    """Return the root of so many lines, in hex; empty if there are fewer."""
+    hashes = CompactRange()
+    for text in islice(texts, size):
+        hashes.append(hash_leaf(text.encode()))
+    return hashes.root().hex() if hashes.size == size else ""
 
 
 def _judge_segments(
@@ -193,21 +294,20 @@ def _judge_segments(
     Those that are older than the tree count as in earlier versions, unless the node had a tree before this one.
     """
     segments = [*segments]
-    digests = lines.digests({one.place.name for one in segments})
+    digests, unsigned = lines.digests({one.place.name for one in segments})
     begins = lines.numbers(LineKind.BEGIN)
-    older, archived = list[SegmentName](), list[SegmentName]()
+    older, archived, pending = list[SegmentName](), list[SegmentName](), list[SegmentName]()
     for one in segments:
-        place = one.place
+        place, found = one.place, survey.digests.get(one.place.manifest)
         if place.name in digests:
-            if survey.digests.get(place.manifest) not in digests[place.name]:
+            if found not in digests[place.name]:
                 made.findings.append(_of_segment(state.node, place, "its manifest is not the one that the node signed"))
         elif place.upto <= begins.get(place.book.value, 0):
             older.append(place)
         elif place.tree == ARCHIVE:
-            archived.append(place)
-        elif (
-            place.book in state.segments and place.upto <= state.segments[place.book].upto
-        ):  # later ones are not signed yet
+            (pending if found in unsigned.get(place.name, ()) else archived).append(place)
+        elif place.upto <= _reach_of(state, place.book) or found not in unsigned.get(place.name, ()):
+            # The line of a later segment, which is not signed yet, is written before its manifest.
             made.findings.append(_of_segment(state.node, place, "the node did not sign that it wrote this segment"))
     for places, why in (
         (older if began_anew else [], "older than the present tree of the node's files, which is not its first one"),
@@ -216,7 +316,17 @@ def _judge_segments(
         if places:
             message = f"{counted(len(places), 'segment')} of {state.node} {'is' if len(places) == 1 else 'are'} {why}"
             hint = "only the rows of trees are proven there; let the node itself compact its ledgers"
-            made.doubts.append(Limitation(kind=_NOT_SIGNED, where=places[0].name, message=message, hint=hint))
+            made.doubt(state.node, _NOT_SIGNED, places[0].name, message, hint)
+    if pending:
+        message = f"{state.node} has not signed yet that it wrote {counted(len(pending), 'segment')} of the archive"
+        hint = "audit again when the node has reported: it signs them within a minute"
+        made.doubt(state.node, _NOT_SIGNED, pending[0].name, message, hint)
+
+
+def _reach_of(state: NodeState, book: Ledger) -> int:
+    """Return up to which number the state has segments of a ledger; 0 without any, which is signed as well."""
+    reach = state.segments.get(book)
+    return 0 if reach is None else reach.upto
 
 
 def _judge_removed(
@@ -246,9 +356,12 @@ def _judge_removed(
             )
     if withdrawn:
         where, count = state_path(state.node, state.epoch), counted(withdrawn, "segment")
-        message = f"retention has removed {count} of {state.node}, which the node has not signed yet"
-        hint = "start the node; of one that is closed, compare with the retention that the operators have set"
-        made.doubts.append(Limitation(kind=_NOT_SIGNED, where=where, message=message, hint=hint))
+        message = f"retention has removed {count} of {state.node}, which the node has not signed"
+        hint = (
+            "the node signs what its own EVENTD_LAKE_RETENTION removes, when it reports; about `routerctl lake retain`"
+            " ask the operators"
+        )
+        made.doubt(state.node, _NOT_SIGNED, where, message, hint)
 
 
 def _of_state(state: NodeState, path: str, fault: str) -> Finding:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from eventd.audit.coverage.file_trees import SeenFileTree
 from eventd.audit.coverage.rollbacks import DeletedRange, Promise
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.state import HashKey, State, another_lake, open_state
@@ -85,8 +86,9 @@ class AuditHistory(msgspec.Struct, kw_only=True):
     read, by name. `ranges`: rows of segments that others have replaced, until they are compared. `rewritten`: segments
     that are not what an earlier audit has read, and the time of discovery (microseconds). `promises`: the highest
     numbers that the states of nodes have promised. `promised`: the numbers from which on the states promised rows in
-    the last day; `deleted`: rows that were deleted less than a day after such a promise. `lost_at`: when an earlier
-    history was found to be lost (microseconds, 0: none was), and `lost` why.
+    the last day; `deleted`: rows that were deleted less than a day after such a promise. `file_trees`: the trees of
+    files that the states named. `lost_at`: when an earlier history was found to be lost (microseconds, 0: none was),
+    and `lost` why.
     """
 
     lake: str
@@ -98,6 +100,7 @@ class AuditHistory(msgspec.Struct, kw_only=True):
     promises: list[Promise] = []
     promised: list[PromisedRows] = []
     deleted: list[DeletedRange] = []
+    file_trees: list[SeenFileTree] = []
     lost_at: Time = 0
     lost: str = ""
 

@@ -167,6 +167,7 @@ def _add_history(found: StageResults, resumed: Resumption, reader: LakeReader) -
     history = resumed.history
     history.compare(reader.survey, reader.sums, reader.now)
     history.promises = promises_of(reader.survey, history.promises)
+    history.file_trees = found.files.seen
     found.rewritten = history.rewritten
     found.history = HistoryUse(
         lost_at=history.lost_at, lost=history.lost, cleared=resumed.cleared, deleted=history.deleted
@@ -299,7 +300,8 @@ def _read(
             found.trees = judge_trees(trees, reader.leaves, reader.survey, coverage, erased, reader.unread)
             squatted = find_squatted(reader.taken_ids, reader.rows, found.trees.reports)
             found.findings = in_order([*found.findings, *found.trees.findings, *squatted])
-    found.files = judge_files(reader.lake.open(reader.spark), reader.survey, request.policy)
+    lake = reader.lake.open(reader.spark)
+    found.files = judge_files(lake, reader.survey, trees.file_keys(), history.file_trees)
     found.findings = in_order([*found.findings, *found.files.findings])
     return found
 

@@ -45,18 +45,29 @@ class LeafHole(NamedTuple):
 
 @dataclass
 class TreeEvidence:
-    """What the lake has of a tree: its opening, checkpoints, hashes, and its leaves in rows of its node."""
+    """What the lake has of a tree: its opening, checkpoints, hashes, and its leaves in rows of its node.
+
+    `known`: the keys that may have signed a checkpoint in the ledger of another node: what one node ships may accuse
+    another one only if that one has signed it. `dropped`: see `drop_unsigned`.
+    """
 
     origin: LogOrigin
     opening: TreeOpening | None = None
     checkpoints: list[TreeCheckpoint] = field(default_factory=list)
     levels: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     runs: list[LeafRun] = field(default_factory=list)
+    known: Sequence[NoteKey] = ()
+    dropped: list[TreeCheckpoint] = field(default_factory=list)
 
     @property
     def shipped(self) -> list[TreeCheckpoint]:
         """Return the checkpoints that the node ships itself."""
         return [one for one in self.checkpoints if not one.witness]
+
+    @property
+    def was_shipped(self) -> bool:
+        """Return whether the node ships checkpoints, of which its key may have signed none."""
+        return any(not one.witness for one in (*self.checkpoints, *self.dropped))
 
     @property
     def size(self) -> int:
@@ -68,20 +79,18 @@ class TreeEvidence:
         """Return the size of the largest checkpoint, also of those that only witnesses ship; 0 without one."""
         return max((one.size for one in self.checkpoints), default=0)
 
-    def drop_unsigned(self) -> list[TreeCheckpoint]:
-        """Remove the largest checkpoints as long as the key of the tree did not sign them; return these.
+    def drop_unsigned(self) -> None:
+        """Move the largest checkpoints, as long as no key of the tree has signed them, to `dropped`.
 
         A size that nothing in the tree can contradict is believed for its signature alone.
         """
-        dropped: list[TreeCheckpoint] = []
         while self.checkpoints:
             largest = [one for one in self.checkpoints if one.size == self.last_signed]
             unsigned = [one for one in largest if not is_signed(self, one)]
             if not unsigned:
                 break
-            dropped += unsigned
+            self.dropped += unsigned
             self.checkpoints = [one for one in self.checkpoints if one not in unsigned]
-        return dropped
 
     @cached_property
     def entry(self) -> OpeningEntry | None:
@@ -98,15 +107,24 @@ class TreeEvidence:
 class TreeResult:
     """What a tree was found to be. `proven`: the size of the largest checkpoint with the computed root; 0: none.
 
-    `rewritten`, `forks` and `holes` are what is wrong. `unknown`: why the largest checkpoint could not be compared;
-    empty: it was.
+    `rewritten`, `forks` and `holes` are what is wrong. `claims`: checkpoints in ledgers of other nodes that no known
+    key of the tree has signed: they show nothing. `unknown`: why the largest checkpoint could not be compared; empty:
+    it was.
     """
 
     proven: int = 0
     rewritten: list[LeafSpan] = field(default_factory=list)
     forks: list[LeafSpan] = field(default_factory=list)
     holes: list[LeafHole] = field(default_factory=list)
+    claims: list[TreeCheckpoint] = field(default_factory=list)
     unknown: str = ""
+
+    def refuse(self, one: TreeCheckpoint) -> None:
+        """Add a checkpoint that the tree's key has not signed: its row was changed. Of another node it is a claim."""
+        if one.witness:
+            self.claims.append(one)
+        else:
+            self.rewritten.append(_unsigned(one))
 
 
 class _LeafIndex:
@@ -183,7 +201,9 @@ class _Walk:
 def check_tree(tree: TreeEvidence) -> TreeResult:
     """Compare a tree with its checkpoints."""
     result, rows, shipped = TreeResult(), _LeafIndex(tree), tree.levels.get(1, {})
-    result.rewritten += map(_unsigned, tree.drop_unsigned())
+    tree.drop_unsigned()
+    for one in tree.dropped:
+        result.refuse(one)
     signed = [*_signed(tree, result)]
     walks = [_Walk(rows, lambda tile: shipped.get(tile, rows.tiles.get(tile)))]
     other = {tile for tile, one in rows.tiles.items() if shipped.get(tile, one) != one}
@@ -200,7 +220,8 @@ def check_tree(tree: TreeEvidence) -> TreeResult:
     result.proven = max(proven)
     for span in _tiles_apart(sorted(other | rows.differing), proven):
         result.rewritten.append(span)
-    result.rewritten += [_unsigned(one) for one in wrong if not is_signed(tree, one)]
+    for one in (one for one in wrong if not is_signed(tree, one)):
+        result.refuse(one)
     _judge(result, [one for one in wrong if is_signed(tree, one)], signed)
     result.holes = [*_holes(tree, rows)]
     if result.proven < tree.size and not (result.rewritten or result.forks):
@@ -220,7 +241,7 @@ def _signed(tree: TreeEvidence, result: TreeResult) -> Iterator[TreeCheckpoint]:
             valid = [one for one in several if is_signed(tree, one)]
             for one in several:
                 if one not in valid:
-                    result.rewritten.append(_unsigned(one))
+                    result.refuse(one)
             several = valid
         if len(several) > 1:
             words = ", ".join(one.root.hex() for one in several)
@@ -229,21 +250,25 @@ def _signed(tree: TreeEvidence, result: TreeResult) -> Iterator[TreeCheckpoint]:
 
 
 def _unsigned(one: TreeCheckpoint) -> LeafSpan:
-    by = f" in the ledger of {one.witness}" if one.witness else ""
-    words = f"the checkpoint of size {one.size:,}{by} with the root {one.root.hex()} is not signed with the tree's key"
+    words = f"the checkpoint of size {one.size:,} with the root {one.root.hex()} is not signed with the tree's key"
     return LeafSpan(0, one.size - 1, words)
 
 
 def is_signed(tree: TreeEvidence, one: TreeCheckpoint) -> bool:
-    """Return whether a checkpoint has a valid signature of the key that the tree's opening names.
+    """Return whether a checkpoint has a valid signature: of the key that the tree's opening names, or a known one.
 
-    Without the opening, no key is known: then it counts as signed, and the tree as unproven.
+    Without the opening, no key is known: then one that the node itself ships counts as signed, and the tree as
+    unproven.
     """
-    if tree.key is None:
-        return True
+    if one.witness:
+        return any(_is_signed_with(key, tree, one) for key in tree.known)
+    return tree.key is None or _is_signed_with(tree.key, tree, one)
+
+
+def _is_signed_with(key: NoteKey, tree: TreeEvidence, one: TreeCheckpoint) -> bool:
     text = Checkpoint(tree.origin, one.size, one.root).text()
     try:
-        open_checkpoint(read_note(f"{text}\n{one.signatures}".encode()), tree.key)
+        open_checkpoint(read_note(f"{text}\n{one.signatures}".encode()), key)
     except HistoryError:
         return False
     return True

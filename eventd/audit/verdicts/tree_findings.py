@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from eventd.audit.coverage.coverage import Coverage
+from eventd.audit.coverage.file_trees import FileKeys
 from eventd.audit.report.figures import nearest_time
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Limitation, TreeReport
@@ -18,15 +19,16 @@ from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch, owner_of, states_by_node
 from eventd.audit.segments.tree_leaves import TreeLeaves, TreeMove
 from eventd.audit.segments.tree_rows import TreeCheckpoint
-from eventd.audit.verdicts.tree_checks import LeafHole, LeafSpan, TreeEvidence, TreeResult, check_tree
+from eventd.audit.verdicts.tree_checks import LeafHole, LeafSpan, TreeEvidence, TreeResult, check_tree, is_signed
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
+from eventd.text.plural import counted
 from federation.errors import HistoryError
 from federation.history.checkpoints import LogOrigin
 from federation.history.entries import PreviousTree
-from federation.history.notes import NoteKey
+from federation.history.notes import LOG_KEY, NoteKey
 
 SEALED_WITHIN: Final = 60 * SECOND
 """An event without a checkpoint after this time (microseconds) is a finding."""
@@ -86,7 +88,32 @@ class Trees:
         for one in (one for each in summaries.values() for summary in each for one in _witnessed(summary)):
             if (evidence := made.evidence.get((one.node, one.tree))) is not None:
                 evidence.checkpoints.append(one)
+        for one_tree in made.evidence.values():
+            one_tree.known = [*made._keys_of(one_tree)]
+            one_tree.drop_unsigned()
         return made
+
+    def _keys_of(self, tree: TreeEvidence) -> Iterator[NoteKey]:
+        """Yield the keys that may have signed a tree: that of the policy for it, or else that which its opening names.
+
+        Without either, those that the policy has for other trees of its node and group.
+        """
+        named = [key for key in self.keys or () if key.name == str(tree.origin)]
+        yield from named
+        if tree.key is not None and not named:
+            yield tree.key
+        elif not named:
+            owner = f"eventd/{tree.origin.group}/{tree.origin.node}/"
+            public = {key.public for key in self.keys or () if key.name.startswith(owner)}
+            yield from (NoteKey(str(tree.origin), LOG_KEY, one) for one in sorted(public))
+
+    def file_keys(self) -> FileKeys:
+        """Return what the trees, and the policy, show of the keys with which nodes sign their files."""
+        named: defaultdict[str, set[bytes]] = defaultdict(set)
+        for (node, _), tree in self.evidence.items():
+            if tree.key is not None and self.is_pinned(tree):
+                named[node].add(tree.key.public)
+        return FileKeys(self.keys, named, {node for (node, _), tree in self.evidence.items() if tree.shipped})
 
     @cached_property
     def moves(self) -> Mapping[str, Sequence[tuple[int, TreeMove]]]:
@@ -191,9 +218,10 @@ def judge_trees(
     known: Counter[TreeKey] = Counter()
     for one in erased:
         known[one.source, one.group] += one.events
-    results = {key: check_tree(tree) for key, tree in sorted(trees.evidence.items()) if tree.shipped}
+    results = {key: check_tree(tree) for key, tree in sorted(trees.evidence.items()) if tree.was_shipped}
+    claims = [one for tree in trees.evidence.values() for one in tree.dropped if one.witness]
     for key, result in results.items():
-        tree = trees.evidence[key]
+        tree, claims = trees.evidence[key], claims + result.claims
         made.findings += _changed(tree, result)
         holes = [one for one in result.holes if not _is_explained(one, coverage, tree.origin.node, unread)]
         made.findings += _erased(tree, holes, known)
@@ -207,6 +235,7 @@ def judge_trees(
         if tree.origin.node not in unread:
             made.doubts += _doubts(tree, result, policy=trees.keys is not None, pinned=pinned)
     made.findings += _unsealed(trees, leaves, survey)
+    made.doubts += _claims(claims)
     return made
 
 
@@ -267,7 +296,7 @@ def _rolled_back(tree: TreeEvidence, trees: Trees) -> Iterator[Finding]:
         hint = f"look for the {last - before.size:,} abandoned events at the peers"
         yield _finding(Kind.ROLLED_BACK, previous, LeafSpan(before.size, last - 1, words), hint=hint)
     for one in previous.checkpoints:
-        if one.size == before.size and one.root != before.root:
+        if one.size == before.size and one.root != before.root and is_signed(previous, one):
             words = f"the tree after it names the root {before.root.hex()}, and its node signed {one.root.hex()}"
             yield _finding(Kind.FORK, previous, LeafSpan(0, one.size - 1, words))
 
@@ -278,13 +307,29 @@ def _cut_off(tree: TreeEvidence, trees: Trees, survey: Survey) -> Iterator[Findi
         return
     ends = [min(state.complete_until, state.as_of) for state in survey.nodes if state.node == tree.origin.node]
     late = [one for one in tree.checkpoints if one.size > tree.size and one.at + SHIPPED_WITHIN < max(ends, default=0)]
-    if late:
-        last = max(late, key=lambda one: one.size)
+    late.sort(key=lambda one: -one.size)
+    if (last := next((one for one in late if is_signed(tree, one)), None)) is not None:
         words = (
             f"{last.witness} has cosigned size {last.size:,} of the tree, and its node ships it only up to this leaf"
         )
         hint = "look for the events of these leaves at the peers"
         yield _finding(Kind.ROLLED_BACK, tree, LeafSpan(tree.size, last.size - 1, words), hint=hint)
+
+
+def _claims(claims: Iterable[TreeCheckpoint]) -> Iterator[Limitation]:
+    """Yield for each node its checkpoints of trees of others that no known key has signed: they show nothing."""
+    by_witness: defaultdict[str, list[TreeCheckpoint]] = defaultdict(list)
+    for one in claims:
+        by_witness[one.witness].append(one)
+    for witness, each in sorted(by_witness.items()):
+        first = each[0]
+        message = (
+            f"the ledger history of {witness} has {counted(len(each), 'checkpoint')} of trees of other nodes that no"
+            f" known key of these trees has signed, such as size {first.size:,} of the tree {first.tree} of"
+            f" {first.node}: this is a claim of {witness}, and proves nothing about {first.node}"
+        )
+        hint = f"compare with the database of {witness}; `routerctl log keys` on {first.node} prints its key"
+        yield Limitation(kind="unproven", where=witness, message=message, hint=hint)
 
 
 def _witnessed(summary: LedgerSummary) -> Sequence[TreeCheckpoint]:

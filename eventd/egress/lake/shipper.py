@@ -182,7 +182,7 @@ class Shipper:
             storage = connect(self._terms.lake)
             self._lake = make_lake(storage, now, self._database.chance).id
             self._storage = storage
-            self._files = StateSigner(storage, Path(self._terms.keys), self._database.chance)
+            self._files = StateSigner(storage, Path(self._terms.keys), self._database.chance, self._terms.retention)
         if not self._showed:  # before the lake is compared with the log: these checkpoints show an older copy, too
             trees = self._database.read_now(read_open_trees)
             notes = read_shipped_checkpoints(self._storage, state.nodes, state.epoch, trees.values()) if trees else []

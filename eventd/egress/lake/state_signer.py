@@ -5,13 +5,23 @@ Without a key file there is no history to sign with, and the lake is as it was.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import LakeCoverage, read_states
-from eventd.lake.file_tree import FileTree, LineKind, TreeLine, line_of
-from eventd.lake.layout import SegmentName
+from eventd.lake.file_tree import (
+    FileTree,
+    LineKind,
+    TreeLine,
+    checkpoint_of,
+    line_of,
+    lines_folder,
+    read_line,
+    read_lines,
+)
+from eventd.lake.layout import SegmentName, day_of, parse_name
 from eventd.lake.manifest import NodeState
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
@@ -22,14 +32,19 @@ from federation.history.lake_checkpoints import LakeOrigin
 
 
 class StateSigner:
-    """The trees of the files of some nodes in one epoch. `keys` is the folder with the key file."""
+    """The trees of the files of some nodes in one epoch. `keys` is the folder with the key file.
 
-    def __init__(self, storage: Storage, keys: Path, chance: Chance) -> None:
+    `retention`: after how long the nodes themselves let segments expire (microseconds); 0: never.
+    """
+
+    def __init__(self, storage: Storage, keys: Path, chance: Chance, retention: int = 0) -> None:
         self._storage = storage
         self._folder = keys
         self._chance = chance
+        self._retention = retention
         self._trees: dict[tuple[str, str], FileTree] = {}
         self._dropped: dict[tuple[str, str, Ledger], int] = {}
+        self._compared: dict[str, tuple[Mapping[Ledger, int], str]] = {}
 
     def shipped(self, name: str, node: str, manifest: bytes, known: LakeCoverage) -> None:
         """Add a segment that is about to get this manifest. Raises LakeUnavailable."""
@@ -63,7 +78,8 @@ class StateSigner:
             write_state(self._storage, signed)
             return signed
         tree = self._tree(state.node, known, keys)
-        if drops := self._drops(state):
+        before = known.states.get(state.node)
+        if before is not None and (drops := self._drops(replace(state, tree=before.tree))):
             tree.add(drops)
         signed = tree.sign(state, keys.log)
         write_state(self._storage, signed)
@@ -71,13 +87,39 @@ class StateSigner:
         return signed
 
     def _drops(self, state: NodeState) -> list[TreeLine]:
+        """Return the lines of what the node's own retention has removed since.
+
+        Anyone may withdraw rows in the state of a node. So the node signs the removal of no segment that its own
+        retention would have kept, by the day in the line that it signed itself.
+        """
+        if not self._retention:
+            return []
+        withdrawn = {
+            book: reach.after
+            for book, reach in sorted(state.segments.items())
+            if reach.after > self._dropped.get((state.node, state.epoch, book), 0)
+        }
+        day = day_of(state.as_of - self._retention)
+        if self._compared.get(state.node) == (withdrawn, day):  # the lines of a year take seconds to read
+            return []
+        self._compared[state.node] = withdrawn, day
         lines = []
-        for book, reach in sorted(state.segments.items()):
-            ledger = state.node, state.epoch, book
-            if reach.after > self._dropped.get(ledger, 0):
-                self._dropped[ledger] = reach.after
-                lines.append(TreeLine(LineKind.DROP, book.value, (str(reach.after),)))
+        for book, upto in self._expired(state, withdrawn, day).items():
+            if upto > self._dropped.get((state.node, state.epoch, book), 0):
+                self._dropped[state.node, state.epoch, book] = upto
+                lines.append(TreeLine(LineKind.DROP, book.value, (str(upto),)))
         return lines
+
+    def _expired(self, state: NodeState, withdrawn: Mapping[Ledger, int], day: str) -> dict[Ledger, int]:
+        """Return up to which numbers these ledgers, withdrawn up to a number each, have only segments before a day."""
+        found = {**withdrawn}
+        if not withdrawn or state.tree is None:
+            return found
+        for line in map(read_line, read_lines(self._storage, lines_folder(*checkpoint_of(state.tree).origin))):
+            place = parse_name(line.name) if line is not None and line.kind is LineKind.SHIP else None
+            if place is not None and place.day >= day and place.after < found.get(place.book, 0):
+                found[place.book] = place.after
+        return found
 
     def _tree(self, node: str, known: LakeCoverage, keys: NodeKeys) -> FileTree:
         """Return the tree of a node in the epoch of `known`; begin one if there is none that may be continued."""

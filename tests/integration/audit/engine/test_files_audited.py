@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.report import Report
 from eventd.lake.compaction import compacting, retaining
 from eventd.lake.file_tree import LineKind, line_of
+from eventd.lake.layout import landing
+from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.storage import connect
+from eventd.lake.writer import write_segment
 from eventd.log.core.eventlog import EventLog
+from eventd.log.history.open_tree import TreeOwner, open_tree
+from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
@@ -72,12 +79,13 @@ def test_a_lake_without_files_of_other_programs_is_what_the_node_signed(lake: La
     signer = NoteSigner("eventd/g/a/any", LOG_KEY, load_history_keys(folder, SYSTEM).log)
     assert not rewritten(audit(lake, policy=(signer.key,)))
     other = NoteSigner("eventd/g/a/any", LOG_KEY, load_history_keys(folder, SYSTEM).witness)
-    assert rewritten(audit(lake, policy=(other.key,))) == [
-        "its state is signed with another key than the policy has for a"
-    ]
-    assert unsigned(audit(lake, policy=())) == [
-        "the policy has no key of a: anyone may have signed what it wrote to the lake"
-    ]
+    for policy, words in (
+        ((other.key,), "its state is signed with an unverified key"),
+        ((), "the policy has no key of a"),
+    ):
+        report = audit(lake, policy=policy)
+        assert (rewritten(report), [one[: len(words)] for one in unsigned(report)]) == ([], [words])
+        assert report.nodes[0].signed_at is None
 
 
 def edit_row(lake: LakeFiles) -> None:
@@ -105,6 +113,32 @@ def add_segment(lake: LakeFiles) -> None:
     first.remove()
     added = type(first)(first.data.with_name(f"{name[0]}-{2:020d}.parquet"))
     added.describe(upto=2)
+
+
+def add_ledger(lake: LakeFiles, *, signed: bool = False) -> None:
+    """Add a segment of a ledger that the node signed to have none of, perhaps with a line that nobody signed."""
+    state = lake.state("a")
+    row = {"number": 1, "node": "a", "epoch": state["epoch"], "group": "g", "peer": "", "gap_epoch": state["epoch"]}
+    row |= {"after": 0, "upto": 1, "reason": "events_lost", "recorded_at": NOON}
+    table = pa.Table.from_pylist([row], schema=arrow_schema(Ledger.GAPS))
+    place = landing(Ledger.GAPS, "a", state["epoch"], 0, 1, at=NOON)
+
+    def announce(manifest: bytes) -> None:
+        (lines,) = lake.root.glob("trees/*/*/*/*.txt")
+        line = line_of(LineKind.SHIP, place.name, manifest)
+        lines.write_text(f"{lines.read_text()}{line.text()}\n" if signed else lines.read_text())
+
+    write_segment(connect(str(lake.root)), place, [table], node="a", now=LATER, payloads=False, announce=announce)
+
+
+def add_row_and_its_line(lake: LakeFiles) -> None:
+    """Exchange a segment for one with another name, whose line nobody signed, in the range that the node signed."""
+    add_segment(lake)
+    manifest = lake.segments("events", "a")[0].manifest
+    (lines,) = lake.root.glob("trees/*/*/*/*.txt")
+    name = manifest.relative_to(lake.root).as_posix().removesuffix(".json")
+    line = line_of(LineKind.SHIP, name, manifest.read_bytes())
+    lines.write_text(f"{lines.read_text()}{line.text()}\n")
 
 
 def edit_state(lake: LakeFiles) -> None:
@@ -144,6 +178,8 @@ def remove_lines(lake: LakeFiles) -> None:
         (edit_row_and_add_its_line, ["its manifest is not the one that the node signed"]),
         (remove_segment, ["the node signed that it wrote this segment: it is gone"]),
         (add_segment, ["the node did not sign that it wrote this segment"]),
+        (add_row_and_its_line, ["the node did not sign that it wrote this segment"]),
+        (add_ledger, ["the node did not sign that it wrote this segment"]),
         (edit_state, ["its state has the digest "]),
         (edit_note, ["the checkpoint of its files is not valid: a signature "]),
         (edit_key, ["the checkpoint of its files is not valid: the note has no signature"]),
@@ -184,21 +220,29 @@ def test_the_archive_is_signed_if_the_node_writes_it_and_not_signed_if_another_p
     )
 
 
-async def test_what_retention_removes_is_not_signed_until_the_node_ships_again(
-    lake: LakeFiles, migrated_sqlite_url: str
-) -> None:
-    storage = connect(str(lake.root))
+def test_the_node_signs_what_its_own_retention_removes(lake: LakeFiles, migrated_sqlite_url: str) -> None:
+    keys, steps = lake.root.parent / "keys", []
     for days in (10, 12):  # marked, and removed a day later at the earliest
+        ship(migrated_sqlite_url, lake.root, now=LATER + days * DAY, keys=keys, retention=DAY)
+        steps.append(len([*lake.root.glob("landing/events/*/*/*.json")]))
+        report = audit(lake)
+        assert (rewritten(report), unsigned(report)) == ([], [])
+    assert steps == [2, 0]
+
+
+def test_the_node_does_not_sign_a_removal_that_it_did_not_make(lake: LakeFiles, migrated_sqlite_url: str) -> None:
+    storage, keys = connect(str(lake.root)), lake.root.parent / "keys"
+    for days in (10, 12):
         list(retaining(storage, ["a"], now=LATER + days * DAY, keep=DAY))
     assert not [*lake.root.glob("landing/events/*/*/*")]
-    report = audit(lake)
-    assert (rewritten(report), unsigned(report)) == (
-        [],
-        ["retention has removed 2 segments of a, which the node has not signed yet"],
-    )
-    ship(migrated_sqlite_url, lake.root, now=LATER + 12 * DAY, keys=lake.root.parent / "keys")
-    report = audit(lake)
-    assert (rewritten(report), unsigned(report)) == ([], [])
+    for retention in (0, 30 * DAY):  # a node that keeps rows for ever, or still keeps these
+        ship(migrated_sqlite_url, lake.root, now=LATER + 12 * DAY, keys=keys, retention=retention)
+        report = audit(lake)
+        assert (rewritten(report), unsigned(report)) == (
+            [],
+            ["retention has removed 2 segments of a, which the node has not signed"],
+        )
+        assert report.nodes[0].signed_at is None
 
 
 async def test_a_rotated_key_continues_the_tree_and_a_lost_one_begins_another(
@@ -212,3 +256,78 @@ async def test_a_rotated_key_continues_the_tree_and_a_lost_one_begins_another(
         report = audit(lake)
         assert (rewritten(report), len(unsigned(report))) == ([], int(lost))
     assert "older than the present tree of the node's files, which is not its first one" in unsigned(report)[0]
+
+
+async def test_a_key_whose_change_the_known_key_signed_is_known(lake: LakeFiles, migrated_sqlite_url: str) -> None:
+    folder = lake.root.parent / "keys"
+    policy = (NoteSigner("eventd/g/a/any", LOG_KEY, load_history_keys(folder, SYSTEM).log).key,)
+    for number, lost in enumerate((None, False, True), 2):
+        if lost is not None:
+            rotate_log_key(folder, SYSTEM, lost=lost)
+        keys = load_history_keys(folder, SYSTEM)
+        await grow(migrated_sqlite_url, f"e{number}", TreeOwner("g", "a", keys.log, keys.retired))
+        ship(migrated_sqlite_url, lake.root, now=LATER + number * 60 * SECOND, keys=folder)
+        words = ["its state is signed with an unverified key"] if lost else []
+        report = audit(lake, policy=policy)
+        assert (rewritten(report), [one for one in words if one not in str(unsigned(report))]) == ([], [])
+        assert (report.nodes[0].signed_at is None) is bool(lost)
+
+
+async def grow(url: str, id: str, owner: TreeOwner) -> None:
+    """Open the tree of the group where that is due, add an event, and sign a checkpoint."""
+    log = await EventLog.open(Database(url), ManualClock(NOON))
+    node = LedgerStore(log)
+    await node.declare()
+    topic = await log.topic("group:g")
+    await log.database.write(open_tree, topic, owner, NOON)
+    await node.publish(draft(id, group="g", node="a"))
+    hashed = await log.database.read(hash_new, topic)
+    assert hashed is not None
+    assert await log.database.write(store_checkpoint, hashed, owner, NOON) is not None
+    await log.close()
+    log.database.close()
+
+
+def remove_trees(lake: LakeFiles) -> None:
+    shutil.rmtree(lake.root / "trees")
+    lake.set_state("a", lambda state: state.update(tree=None))
+
+
+def begin_another_tree(lake: LakeFiles) -> None:
+    """Remove the lines, and let the node begin a tree that it signs: a node whose state is not signed does so."""
+    remove_trees(lake)
+    url = f"sqlite:///{next(lake.root.parent.glob('*.copy'))}"
+    ship(url, lake.root, now=LATER + 120 * SECOND, keys=lake.root.parent / "keys")
+
+
+@pytest.mark.parametrize(("damage", "words"), [(remove_trees, "gone"), (begin_another_tree, "gone")])
+def test_an_audit_remembers_the_trees_of_files(
+    lake: LakeFiles, migrated_sqlite_url: str, damage: Callable[[LakeFiles], None], words: str
+) -> None:
+    shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), lake.root.parent / "a.copy")
+    assert not rewritten(audit(lake))
+    damage(lake)
+    for _ in range(2):
+        (found,) = rewritten(audit(lake))
+        assert re.fullmatch(
+            rf"the [0-9]+ lines of eventd-lake/a/\S+, which an earlier audit saw \(.*\), are {words}", found
+        )
+
+
+async def test_a_tree_of_files_that_was_put_back_is_found(lake: LakeFiles, migrated_sqlite_url: str) -> None:
+    shutil.copytree(lake.root, lake.root.parent / "earlier")
+    await publish(migrated_sqlite_url, "e2")
+    ship(migrated_sqlite_url, lake.root, now=LATER + 120 * SECOND, keys=lake.root.parent / "keys")
+    assert not rewritten(audit(lake))
+    shutil.rmtree(lake.root)
+    shutil.copytree(lake.root.parent / "earlier", lake.root)
+    (found,) = rewritten(audit(lake))
+    assert re.search(r"the node signed [0-9]+ lines of \S+, of which an earlier audit saw [0-9]+ ", found)
+
+
+async def test_a_node_that_signs_its_history_signs_its_files(migrated_sqlite_url: str, tmp_path: Path) -> None:
+    keys = load_history_keys(tmp_path, SYSTEM)
+    await grow(migrated_sqlite_url, "e1", TreeOwner("g", "a", keys.log))
+    ship(migrated_sqlite_url, tmp_path / "lake", now=LATER)
+    report = audit(LakeFiles(tmp_path / "lake"))
+    assert unsigned(report) == ["the state of the node is not signed, although it signs its history"]

@@ -36,6 +36,7 @@ from tests.support.local_spark import run_audit
 from tests.support.stopped_nodes import ship
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
+OTHER = Ed25519PrivateKey.from_private_bytes(b"2" * 32)
 LATER = NOON + 600 * SECOND
 GROUPS = ("sound", "text", "order", "gone", "hashes", "note", "fork", "late", "bare")
 EVENTS = 520
@@ -198,15 +199,15 @@ async def test_a_database_that_was_taken_back_shows_in_its_next_tree(migrated_sq
     assert {(one.size, one.proven) for one in report.trees} == {(5, 5), (2, 2)}
     policy = (NoteSigner(f"eventd/g/a/{'z' * 16}", LOG_KEY, KEY).key,)
     assert {one.key for one in audit(LakeFiles(lake), policy=policy).trees} == {"pinned"}
-    other = Ed25519PrivateKey.from_private_bytes(b"2" * 32)
     name = f"eventd/g/a/{report.trees[0].tree}"
-    report = audit(LakeFiles(lake), policy=(NoteSigner(name, LOG_KEY, other).key,))
+    report = audit(LakeFiles(lake), policy=(NoteSigner(name, LOG_KEY, OTHER).key,))
     assert [one.key for one in report.trees].count("other") == 1
     assert "forged" in {one.kind.value for one in report.findings}
 
 
-async def test_a_tree_that_ends_before_a_size_that_a_witness_has_cosigned_was_taken_back(
-    migrated_sqlite_url: str, tmp_path: Path
+@pytest.mark.parametrize("key", [KEY, OTHER], ids=["signed", "claimed"])
+async def test_a_tree_that_ends_before_a_size_that_its_node_signed_for_a_witness_was_taken_back(
+    migrated_sqlite_url: str, tmp_path: Path, key: Ed25519PrivateKey
 ) -> None:
     lake = tmp_path / "lake"
     shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), tmp_path / "b.db")
@@ -220,7 +221,7 @@ async def test_a_tree_that_ends_before_a_size_that_a_witness_has_cosigned_was_ta
     await close(node)
     ship(migrated_sqlite_url, lake, now=LATER)
     origin = read_origin(tree.origin)
-    note = sign_checkpoint(Checkpoint(origin, 9, b"r" * 32), NoteSigner(tree.origin, LOG_KEY, KEY)).encode().decode()
+    note = sign_checkpoint(Checkpoint(origin, 9, b"r" * 32), NoteSigner(tree.origin, LOG_KEY, key)).encode().decode()
     witness = await open_node(f"sqlite:///{tmp_path / 'b.db'}")
     await witness.declare(group="g", node="b")
     await witness.publish(draft("b1", group="g", node="b"))
@@ -231,8 +232,13 @@ async def test_a_tree_that_ends_before_a_size_that_a_witness_has_cosigned_was_ta
     ship(f"sqlite:///{tmp_path / 'b.db'}", lake, now=LATER)
     report = audit(LakeFiles(lake))
     # Both databases are copies of one, which is the other finding.
-    assert findings(report) == [("epoch", "", 0, 0), ("rolled_back", "g", 3, 8)]
-    assert "b has cosigned size 9" in report.findings[0].detail
+    if key is KEY:
+        assert findings(report) == [("epoch", "", 0, 0), ("rolled_back", "g", 3, 8)]
+        assert "b has cosigned size 9" in report.findings[0].detail
+    else:
+        assert findings(report) == [("epoch", "", 0, 0)]
+        (claim,) = [one for one in report.troubles if "claim" in one.message]
+        assert (claim.where, "size 9 of the tree" in claim.message) == ("b", True)
 
 
 async def test_an_id_that_two_sources_signed_is_found_where_a_peer_refused_one_of_the_events(

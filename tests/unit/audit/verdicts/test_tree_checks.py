@@ -7,11 +7,13 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.audit.segments.tree_leaves import LeafTerms, TreeMove, find_leaves, is_chosen
 from eventd.audit.verdicts.tree_checks import check_tree
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
+from federation.history.notes import LOG_KEY, NoteSigner
 from tests.support import plain_history as plain
 from tests.support.grown_trees import GrownTree, Row, evidence_of, rows_of, runs_of
 from tests.support.ledger_rows import columns_of
@@ -150,5 +152,17 @@ def test_what_a_witness_ships_of_a_tree_is_compared_too() -> None:
     lie = msgspec.structs.replace(rows_of(*seen).witnessed[0], size=1200, root=b"x" * 32)
     tree = evidence_of(TREE, HISTORY, [TREE.events])
     tree.checkpoints.append(lie)
-    assert ["in the ledger of w" in one.words for one in check_tree(tree).rewritten] == [True]
+    assert [(one.witness, one.size) for one in check_tree(tree).claims] == [("w", 1200)]
     assert tree.last_signed == 901, "what the key did not sign says nothing of the tree"
+
+
+@pytest.mark.parametrize("size", [100, 600, 901, 950])
+def test_a_checkpoint_that_only_a_witness_claims_accuses_nobody(size: int) -> None:
+    note = {"node": "w", "kind": "witnessed", "position": None}
+    other = GrownTree(900)
+    other.signer = NoteSigner(str(other.origin), LOG_KEY, Ed25519PrivateKey.from_private_bytes(b"2" * 32))
+    seen = other.signed(size, b"r" * 32) | note
+    for history in (HISTORY, [row for row in HISTORY if row["kind"] != "opening"]):
+        result = check_tree(evidence_of(TREE, [*history, seen], [TREE.events]))
+        assert (result.forks, result.rewritten, result.proven) == ([], [], 901 if history is HISTORY else result.proven)
+        assert [(one.witness, one.size) for one in result.claims] == [("w", size)]
