@@ -27,12 +27,13 @@ class GrowingTree:
     retired: NoteSigner | None = None
     node: str = "a"
     group: str = "g"
+    time: int = NOW
     entries: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.origin = LogOrigin(self.group, self.node, self.name * 16)
         self.signer = NoteSigner(str(self.origin), LOG_KEY, self.key)
-        opening = Opening(self.origin, self.signer.key, self.reason, 1, NOW, self.previous)
+        opening = Opening(self.origin, self.signer.key, self.reason, 1, self.time, self.previous)
         signers = [self.signer, self.retired] if self.retired else [self.signer]
         self.entries.insert(0, opening_entry(opening, *signers))
 

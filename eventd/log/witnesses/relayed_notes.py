@@ -75,7 +75,7 @@ def decide_relayed(conn: Connection, offered: OfferFrom, now: int) -> Decision:
         _require_declared(conn, offered)
     except MessageError as error:
         return Decision(None, error)
-    return decide(conn, offered, now)
+    return decide(conn, offered._replace(relayed=True), now)
 
 
 def _require_declared(conn: Connection, offered: OfferFrom) -> None:

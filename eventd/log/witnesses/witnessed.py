@@ -21,6 +21,7 @@ from federation.errors import (
     OtherCheckpoint,
     TooManyQueries,
     TreeForked,
+    UnprovenNote,
     WrongSender,
 )
 from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint, read_origin
@@ -69,6 +70,7 @@ class OfferFrom(NamedTuple):
     """An offered checkpoint and where it comes from: the group, the node, and how strong the node's word is on keys.
 
     `peers` are the node names of declared peers, whose trees displace those of others; `pins` the declared keys.
+    `relayed`: another node has sent it, and it is not cosigned.
     """
 
     topic_id: int
@@ -78,6 +80,7 @@ class OfferFrom(NamedTuple):
     pins: Pins
     peers: Collection[str]
     offer: Offer
+    relayed: bool = False
 
 
 class Decision(NamedTuple):
@@ -189,16 +192,41 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
 
 
 def _judge_previous(conn: Connection, offered: OfferFrom, entry: OpeningEntry) -> NewFinding | None:
-    """Compare what a new tree says of the one before it with what is held; return what does not fit."""
+    """Compare what a new tree says of the one before it with what is held; return what does not fit.
+
+    Raises UnprovenNote for a tree that was opened before the last one, where other nodes than its own can offer it: it
+    may be a true one, and then says nothing of the last one. It is not cosigned, because the node chooses the time.
+    """
     before = entry.opening.previous
+    newest = read_last_of(conn, offered.topic_id, offered.node)
+    if newest is None:
+        return None
     last = find_witnessed(conn, offered.topic_id, str(before.origin)) if before else None
-    last = last or read_last_of(conn, offered.topic_id, offered.node)
-    if last is None:
-        return None
+    last = last or newest
     verdict, abandoned = judge_succession(entry, last.held.checkpoint)
-    if verdict is Succession.CONTINUES:
+    if verdict is Succession.FORKED:
+        return _about_previous(offered, entry, last, verdict, abandoned)
+    passed_over = last.opened_at < newest.opened_at  # it names an earlier tree than the last one
+    if verdict is Succession.CONTINUES and not passed_over:
         return None
-    new, other = str(entry.opening.origin), before.size if before else 0
+    if entry.opening.time < newest.opened_at and offered.source is not KeySource.OWNED:
+        if offered.relayed:
+            return None
+        raise UnprovenNote(
+            f"{entry.opening.origin} was opened before {newest.origin}, which is held, and does not follow it; if the"
+            f" clock of {offered.node} went back, run `routerctl log witnesses reset {offered.node}` at the witness",
+            reason="older_tree",
+        )
+    if passed_over:
+        return _about_previous(offered, entry, newest, Succession.ROLLED_BACK, newest.size)
+    return _about_previous(offered, entry, last, verdict, abandoned)
+
+
+def _about_previous(
+    offered: OfferFrom, entry: OpeningEntry, last: WitnessedTree, verdict: Succession, abandoned: int
+) -> NewFinding:
+    before, new = entry.opening.previous, str(entry.opening.origin)
+    other = before.size if before and str(before.origin) == last.origin else 0
     kind, detail = {
         Succession.ROLLED_BACK: (
             FindingKind.ROLLED_BACK,
@@ -216,6 +244,8 @@ def _judge_previous(conn: Connection, offered: OfferFrom, entry: OpeningEntry) -
             f" the {last.size} leaves of {last.origin}",
         ),
     }[verdict]
+    if verdict is Succession.UNKNOWN:
+        other = before.size if before else 0
     note = offered.offer.opening[1:].decode()
     return NewFinding(last.origin, offered.node, kind, last.size, other, last.note, note, detail)
 

@@ -20,6 +20,7 @@ from eventd.log.witnesses.findings import (
     settle_pending,
 )
 from eventd.log.witnesses.keys import LOG, Pins, forget_keys, read_keys
+from eventd.log.witnesses.relayed_notes import decide_relayed
 from eventd.log.witnesses.witnessed import (
     Decision,
     OfferFrom,
@@ -313,6 +314,43 @@ async def test_a_tree_that_follows_one_that_was_never_offered_is_unproven(witnes
     between = GrowingTree("v", reason=OpeningReason.EPOCH, previous=GrowingTree().previous_at())
     await witness.cosigned(GrowingTree("u", reason=OpeningReason.EPOCH, previous=between.previous_at()).offer())
     assert await witness.found() == [("unproven", 2, 1)]
+
+
+def follow(old: GrowingTree, name: str, size: int = 0) -> GrowingTree:
+    """The tree that its node opens after another one."""
+    return GrowingTree(name, reason=OpeningReason.EPOCH, previous=old.previous_at(size), time=old.time + 1)
+
+
+async def test_a_former_tree_that_a_holder_of_the_secret_replays_is_no_rollback(witness: WitnessLog) -> None:
+    first = GrowingTree("t").grow("x")
+    second = follow(first, "u").grow("y")
+    await witness.cosigned(follow(second, "v").offer())
+    for former in (first, second):
+        assert await witness.refused(former.offer()) == "malformed"
+    assert await witness.found() == []
+    assert await witness.cosigned(first.offer(), source=KeySource.OWNED) == 2
+    assert await witness.found() == [("rolled_back", 1, 0)], "the node alone could send it"
+
+
+async def test_a_former_tree_that_a_relay_brings_is_held_and_finds_nothing(witness: WitnessLog) -> None:
+    first = GrowingTree("t").grow("x")
+    witness.pins = {("a", LOG): public(FIRST)}
+    await witness.cosigned(follow(first, "u").offer())
+    offered = OfferFrom(witness.topic, "g", "a", KeySource.SHARED, witness.pins, ("a",), first.offer())
+    assert (await witness.log.database.write(decide_relayed, offered, NOW)).error is None
+    assert await witness.found() == []
+    assert [tree.origin[-1] for tree in await witness.log.database.read(read_of, witness.topic, "a")] == ["u", "t"]
+
+
+async def test_a_tree_that_passes_the_last_one_over_has_abandoned_it(witness: WitnessLog) -> None:
+    first = GrowingTree("t").grow("x")
+    second = follow(first, "u").grow("y", "z")
+    await witness.cosigned(first.offer())
+    await witness.cosigned(second.offer())
+    restored = GrowingTree("v", reason=OpeningReason.EPOCH, previous=first.previous_at(), time=second.time + 1)
+    await witness.cosigned(restored.offer())
+    [finding] = await witness.log.database.read(read_findings, witness.topic)
+    assert (finding.kind, finding.origin[-1], finding.size, finding.other_size) == ("rolled_back", "u", 3, 0)
 
 
 # --- notes of others, bounds --------------------------------------------------------------------------------------
