@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import msgspec
 from msgspec.structs import replace
 
-from eventd.lake.layout import parse_name, slug
+from eventd.lake.layout import LANDING, parse_name, slug, state_path
 from eventd.lake.manifest import FileTreeState, NodeState, encode
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
@@ -173,7 +173,7 @@ class FileTree:
     def resume(cls, storage: Storage, state: NodeState, keys: Collection[bytes]) -> Self | None:
         """Return the tree of a state that one of these public keys has signed; None if it cannot be continued.
 
-        Lines that no state has signed yet stay if their manifests exist: the node ended in between.
+        Lines that no state has signed yet stay if the node may have written them before it ended, see `_shipped_since`.
         """
         if state.tree is None:
             return None
@@ -191,8 +191,16 @@ class FileTree:
         if len(known) < signed.size - begin:
             return None
         made = cls(storage, signed.origin, hashes, known)
-        made.add(_existing(storage, tail))
+        made.add(_shipped_since(storage, state, signed, tail))
         return made
+
+    def all_lines(self) -> list[str] | None:
+        """Return all lines; None if those in the lake are not the ones that were added. Raises LakeUnavailable."""
+        lines = [*islice(read_lines(self._storage, lines_folder(*self._origin)), self._range.size)]
+        hashes = CompactRange()
+        for line in lines:
+            hashes.append(hash_leaf(line.encode()))
+        return lines if (hashes.size, hashes.root()) == (self._range.size, self._range.root()) else None
 
     def add(self, lines: Iterable[TreeLine]) -> None:
         """Add lines, and write them. Raises LakeUnavailable."""
@@ -224,12 +232,26 @@ class FileTree:
         return replace(state, tree=FileTreeState(key=signer.key.text(), note=note.encode().decode(), hashes=hashes))
 
 
-def _existing(storage: Storage, tail: Iterable[str]) -> Iterator[TreeLine]:
-    """Yield the lines whose manifests exist with their digests."""
+def _shipped_since(
+    storage: Storage, state: NodeState, signed: LakeCheckpoint, tail: Iterable[str]
+) -> Iterator[TreeLine]:
+    """Yield the lines of segments that continue what a signed state covers, if they have manifests with these digests.
+
+    Everyone who writes to the lake can append a line. One of a segment that the state covers would give that segment
+    another manifest, so it is left out, and so are those beside a state that was changed. An archive is verified, and
+    gets its line then.
+    """
+    path = state_path(state.node, state.epoch)
+    text = storage.read_many([path]).get(path)
+    if text is None or digest_of_state(text) != signed.state:
+        return
+    reaches = {book: reach.upto for book, reach in state.segments.items()}
     for line in map(read_line, tail):
-        if line is None or line.kind not in (LineKind.SHIP, LineKind.ARCHIVE):
+        place = parse_name(line.name) if line is not None and line.kind is LineKind.SHIP else None
+        if line is None or place is None or place.tree != LANDING or place.slug != slug(state.node):
             continue
-        path = f"{line.name}.json"
-        text = storage.read_many([path]).get(path)
+        follows = place.epoch == state.epoch and place.after == reaches.get(place.book, place.after)
+        text = storage.read_many([place.manifest]).get(place.manifest) if follows else None
         if text is not None and sha256(text).hexdigest() in line.values:
+            reaches[place.book] = place.upto
             yield line

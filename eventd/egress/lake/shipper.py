@@ -153,6 +153,8 @@ class Shipper:
         if after := self._terms.compact_after:
             announce = self._announce_archive
             yield from compacting(storage, nodes, now=now, after=after, announce=announce)
+        for _ in self._signer.verify_archives(nodes, self._known):
+            yield Done()
 
     def _step(self, now: int) -> Answer:
         look = self._database.read_now(_read_snapshot)

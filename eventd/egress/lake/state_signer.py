@@ -5,12 +5,13 @@ Without a key file there is no history to sign with, and the lake is as it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import LakeCoverage, read_states
+from eventd.lake.archive_checks import archived_segments, verified_archives
 from eventd.lake.file_tree import (
     FileTree,
     LineKind,
@@ -45,6 +46,8 @@ class StateSigner:
         self._trees: dict[tuple[str, str], FileTree] = {}
         self._dropped: dict[tuple[str, str, Ledger], int] = {}
         self._compared: dict[str, tuple[Mapping[Ledger, int], str]] = {}
+        self._archived = set[str]()
+        """The names of segments of the archive that have a line, or that the node did not verify."""
 
     def shipped(self, name: str, node: str, manifest: bytes, known: LakeCoverage) -> None:
         """Add a segment that is about to get this manifest. Raises LakeUnavailable."""
@@ -58,6 +61,7 @@ class StateSigner:
         """
         if (keys := self._keys()) is None:
             return
+        self._archived.add(place.name)
         line = line_of(LineKind.ARCHIVE, place.name, manifest)
         if place.epoch == known.epoch:
             self._tree(node, known, keys).add([line])
@@ -67,6 +71,21 @@ class StateSigner:
         if state is not None and tree is not None:
             tree.add([line])
             write_state(self._storage, tree.sign(state, keys.log))
+
+    def verify_archives(self, nodes: Iterable[str], known: LakeCoverage) -> Iterator[SegmentName]:
+        """Add the segments of the archive that another program wrote, if they have the rows of signed ones.
+
+        Yields each; of others, this is not asked again. Raises LakeUnavailable.
+        """
+        if (keys := self._keys()) is None:
+            return
+        for node in nodes:
+            there = archived_segments(self._storage, node, known.epoch)
+            if new := [place for place in there if place.name not in self._archived]:
+                self._archived.update(place.name for place in new)
+                for place, manifest in verified_archives(self._storage, node, self._tree(node, known, keys), new):
+                    self.archived(place, node, manifest, known)
+                    yield place
 
     def write(self, state: NodeState, known: LakeCoverage) -> NodeState:
         """Write a state of the node, signed; return it. The signature covers what retention has removed since, too.

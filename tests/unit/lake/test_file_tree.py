@@ -21,10 +21,11 @@ from eventd.lake.file_tree import (
     read_lines,
     without_replaced,
 )
-from eventd.lake.layout import landing
+from eventd.lake.layout import archived, landing
 from eventd.lake.manifest import NodeState, SegmentRange, encode
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
+from eventd.lake.writer import write_state
 from federation.errors import HistoryError
 from federation.history.lake_checkpoints import LakeOrigin, read_lake_checkpoint
 from federation.history.merkle import CompactRange, hash_leaf
@@ -53,6 +54,7 @@ def test_a_tree_of_several_files_is_continued_where_its_state_was_signed(tmp_pat
     assert lines(storage) == [], "the state names the tree first"
     tree.add(shipped(storage, number) for number in range(LINES))
     state = tree.sign(STATE, KEY)
+    write_state(storage, state)
     later = [shipped(storage, LINES), shipped(storage, LINES + 1, written=False)]
     tree.add(later)
     resumed = FileTree.resume(storage, state, KNOWN)
@@ -71,6 +73,46 @@ def test_a_tree_of_several_files_is_continued_where_its_state_was_signed(tmp_pat
         hashes.append(hash_leaf(line.encode()))
     assert signed is not None
     assert (checkpoint_of(signed).size, checkpoint_of(signed).root) == (len(found), hashes.root())
+
+
+def test_a_line_that_another_program_appended_is_not_taken_over(tmp_path: Path) -> None:
+    storage = connect(str(tmp_path))
+    tree = FileTree.begin(storage, ORIGIN, {})
+    tree.add([shipped(storage, 0)])
+    state = tree.sign(replace(STATE, segments={Ledger.EVENTS: SegmentRange(after=0, upto=1)}), KEY)
+    write_state(storage, state)
+    signed = lines(storage)
+    place = landing(Ledger.EVENTS, "a", "e", 0, 1, at=0)
+    changed, wider = b'{"n": "changed"}', landing(Ledger.EVENTS, "a", "e", 0, 2, at=0)
+    for one in (place, wider):
+        storage.put(one.manifest, changed)
+    archive = archived(Ledger.EVENTS, "a", "e", 0, 1, day="2026-01-01")
+    storage.put(archive.manifest, changed)
+    appended = [
+        line_of(LineKind.SHIP, place.name, changed),
+        line_of(LineKind.SHIP, wider.name, changed),
+        line_of(LineKind.ARCHIVE, archive.name, changed),
+        TreeLine(LineKind.DROP, "events", ("1",)),
+        shipped(storage, 2),
+        shipped(storage, 1),
+    ]
+    tree.add(appended)
+    resumed = FileTree.resume(storage, state, KNOWN)
+    assert resumed is not None
+    assert resumed.all_lines() == [*signed, appended[-1].text()], "of all these, only the last continues the ledger"
+    write_state(storage, replace(state, interval=7))
+    resumed = FileTree.resume(storage, state, KNOWN)
+    assert resumed is not None
+    assert resumed.all_lines() == signed, "a state that was changed does not say what it covers"
+
+
+def test_lines_that_were_changed_are_not_those_of_the_tree(tmp_path: Path) -> None:
+    storage = connect(str(tmp_path))
+    tree = FileTree.begin(storage, ORIGIN, {})
+    tree.add([shipped(storage, 0)])
+    assert tree.all_lines() == lines(storage)
+    storage.put(f"{lines_folder(*ORIGIN)}/000000000.txt", b"ship x\n" * len(lines(storage)))
+    assert tree.all_lines() is None
 
 
 def test_a_tree_whose_lines_or_signature_are_not_the_nodes_is_not_continued(tmp_path: Path) -> None:

@@ -220,6 +220,30 @@ def test_the_archive_is_signed_if_the_node_writes_it_and_not_signed_if_another_p
     )
 
 
+def archive_elsewhere(lake: LakeFiles) -> LakeFiles:
+    """Archive closed days as a program without the node's key does, and return the lake."""
+    assert sum(one.compacted for one in compacting(connect(str(lake.root)), ["a"], now=LATER + 3 * DAY, after=1))
+    return lake
+
+
+def test_the_node_signs_an_archive_of_another_program_that_has_the_rows_it_signed(
+    lake: LakeFiles, migrated_sqlite_url: str
+) -> None:
+    changed, forged = (
+        LakeFiles(Path(shutil.copytree(lake.root, lake.root.parent / name / "lake"))) for name in ("changed", "forged")
+    )
+    edit_row(changed)
+    archive_elsewhere(lake)
+    archive_elsewhere(changed)
+    shutil.copytree(changed.root / "archive", forged.root / "archive")
+    for one in (lake, changed, forged):
+        ship(migrated_sqlite_url, one.root, now=LATER + 3 * DAY, keys=lake.root.parent / "keys", compact=True)
+    report = audit(lake)
+    assert (rewritten(report), unsigned(report)) == ([], [])
+    told = ["1 segment of a is written to the archive by another program than the node"]
+    assert (unsigned(audit(changed)), unsigned(audit(forged))) == (told, told)
+
+
 def test_the_node_signs_what_its_own_retention_removes(lake: LakeFiles, migrated_sqlite_url: str) -> None:
     keys, steps = lake.root.parent / "keys", []
     for days in (10, 12):  # marked, and removed a day later at the earliest
