@@ -90,7 +90,12 @@ _EVENTS = (
         "dedupe key of the event, with the payload; null: the same as `id`, or no payload; empty: not recorded",
         null=True,
     ),
-    Column("tree", ColumnType.WORD, "tree of this node in which the event has a leaf, by its id", null=True),
+    Column(
+        "tree",
+        ColumnType.WORD,
+        "tree in which the event has a leaf, by its id; of an event of others as its sender states",
+        null=True,
+    ),
     Column("leaf", ColumnType.INT64, "index of that leaf", null=True),
 )
 

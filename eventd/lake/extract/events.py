@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,8 +16,10 @@ from eventd.lake.extract.scope import LocalGroup, Scope
 from eventd.lake.schema import Ledger
 from eventd.log.core.blocks import COLUMNS, Block
 from eventd.log.core.scan import BYTES_PER_READ
+from eventd.log.history.hints import read_hints
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch, fetch_in
+from federation.history.leaf_hints import LeafPlace
 
 LOOKED_AT: Final = 2000
 """Maximum number of blocks that one extract looks at, including those of other topics."""
@@ -46,6 +49,7 @@ def read_events(conn: Connection, places: Scope, after: int, *, rows: int, paylo
     """Read about `rows` events of the groups in `places` after the position `after`, up to the end of a block."""
     chosen = _choose(conn, places, after, rows)
     columns, trees = no_rows(Ledger.EVENTS), read_tree_names(conn)
+    hints: dict[int, Sequence[LeafPlace]] = {}
     for block in _read(conn, chosen.positions):
         apart, place = memory.keep(block), places.topics[block.topic_id]
         within = range(max(0, after + 1 - block.position), block.records)
@@ -53,7 +57,12 @@ def read_events(conn: Connection, places: Scope, after: int, *, rows: int, paylo
         contents = _contents(block, within) if payloads else [(None, None)] * len(within)
         columns["payload"] += [payload for payload, _ in contents]
         columns["dedupe_key"] += [key for _, key in contents]
-        _add_leaves(columns, block, within, trees)
+        if block.own:
+            _add_leaves(columns, block, within, trees)
+            continue
+        if block.topic_id not in hints:
+            hints[block.topic_id] = read_hints(conn, block.topic_id, after, chosen.upto)
+        _add_hints(columns, block, within, hints[block.topic_id], {*trees.values()})
     return Extract(Ledger.EVENTS, after, chosen.upto, columns, chosen.full, _lost(conn, places, after, chosen.upto))
 
 
@@ -131,6 +140,21 @@ def _add_leaves(columns: Columns, block: Block, within: range, trees: Mapping[in
     leaf, tree = block.leaf, None if block.tree is None else trees.get(block.tree)
     columns["tree"] += [tree] * len(within)
     columns["leaf"] += [None] * len(within) if leaf is None or tree is None else [leaf + at for at in within]
+
+
+def _add_hints(
+    columns: Columns, block: Block, within: range, places: Sequence[LeafPlace], own: Collection[str]
+) -> None:
+    """Add the leaves that the senders of these records stated. None of them can be in an own tree of this node."""
+    begin, end = block.position + within.start, block.position + within.stop
+    at = bisect_right(places, begin, key=lambda place: place.position)
+    while begin < end:
+        stop = min(end, places[at].position) if at < len(places) else end
+        tree, leaf = places[at - 1].at(begin) if at else ("", 0)
+        known = bool(leaf) and tree not in own
+        columns["tree"] += [tree if known else None] * (stop - begin)
+        columns["leaf"] += range(leaf, leaf + stop - begin) if known else [None] * (stop - begin)
+        begin, at = stop, at + 1
 
 
 def _contents(block: Block, within: range) -> list[tuple[str | None, str | None]]:

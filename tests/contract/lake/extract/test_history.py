@@ -11,6 +11,7 @@ from eventd.lake.extract import Ledger, read_state
 from eventd.lake.history_rows import HistoryKind, read_hash_row
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
+from eventd.log.history.hints import keep_hints
 from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.log.history.pruning import TileLimits, find_surplus
 from eventd.log.history.seal import hash_new, store_checkpoint
@@ -20,6 +21,7 @@ from eventd.store.engine.statements import execute, insert_row
 from eventd.testing import NOW, draft
 from federation.digest import digest
 from federation.history.checkpoints import Checkpoint, LogOrigin, read_checkpoint, sign_checkpoint
+from federation.history.leaf_hints import LeafPlace
 from federation.history.merkle import hash_leaf
 from federation.history.notes import LOG_KEY, NoteSigner, read_note
 from tests.support import plain_history as plain
@@ -65,6 +67,20 @@ async def test_own_events_have_their_leaf_and_others_have_none(shelf: Grown) -> 
     await shelf.publish(draft("far", node="z", path="z"))
     assert await shelf.rows(Ledger.EVENTS, "tree") == [None, tree, tree, None]
     assert await shelf.rows(Ledger.EVENTS, "leaf") == [None, 1, 2, None]
+
+
+async def test_events_of_others_have_the_leaf_that_their_sender_stated(shelf: Grown) -> None:
+    own = await shelf.open()
+    await shelf.publish(*(draft(f"z{number}", node="z", path="z") for number in range(6)))
+    await shelf.publish(draft("e1"))
+    await shelf.publish(draft("z6", node="z", path="z"))
+    topic, far = await shelf.log.topic("group:g"), "z" * 16
+    places = [LeafPlace(1, 5, far), LeafPlace(3, 0, ""), LeafPlace(4, 9, far), LeafPlace(6, 3, own)]
+    await shelf.log.database.write(keep_hints, topic, places, range(1, 7), range(1, 7))
+    await shelf.log.database.write(keep_hints, topic, [LeafPlace(7, 11, far)], [7], [8])
+    wanted = [(far, 5), (far, 6), (None, None), (far, 9), (far, 10), (None, None), (own, 1), (far, 11)]
+    assert await shelf.rows(Ledger.EVENTS, "tree", "leaf") == wanted
+    assert await shelf.rows(Ledger.EVENTS, "tree", "leaf", rows=1) == wanted, "also if an extract begins within a row"
 
 
 async def test_a_damaged_opening_entry_is_shipped_as_it_is_and_stops_neither_shipping_nor_pruning(shelf: Grown) -> None:
