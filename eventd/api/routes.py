@@ -24,6 +24,8 @@ _PARAMS: Final = BodyLimits(1 << 20, values=20_000)
 RESOURCES: Final = BodyLimits(16 << 20, values=10_000)
 """The limits of bodies that contain resource files: few values, because the text of each file is a single value."""
 EVENTS: Final = BodyLimits(64 << 20, values=500_000)
+PROOFS: Final = BodyLimits(8 << 20, values=1_000)
+"""The limits of bodies that contain a proof file, whose event may be escaped."""
 
 _GROUP = "/groups/{group}"
 _RESOURCE = "/resources/{kind}/{name}"
@@ -115,6 +117,13 @@ OPERATIONS: Final[dict[str, Route]] = {
     "events.prune": _post(
         f"{_GROUP}/prune", "admin.events.events:prune", "delete", "Apply the retention of the group now"
     )._replace(outside=True),
+    "events.release": _post(
+        f"{_GROUP}/events/{{id}}/release",
+        "admin.history.id_release:release",
+        "admin",
+        "Free the id of an event that an event of another source has taken",
+        PROOFS,
+    ),
     "deliveries.list": _get(
         f"{_GROUP}/deliveries",
         "admin.deliveries.deliveries:list_deliveries",

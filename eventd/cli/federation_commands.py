@@ -63,7 +63,7 @@ FEDERATION: Final = Branch(
             "Resume the link to a peer at once, whether it is paused, backing off, blocked or failed.",
         ),
         "event": Branch(
-            "Emit, list and prune events.",
+            "Emit, list and prune events, and free their ids.",
             {
                 "emit": Leaf(
                     "federation.events.emit", "Store an event durably; the node then sends it to the group's peers."
@@ -82,6 +82,10 @@ FEDERATION: Final = Branch(
                     "List deliveries of the newest events: the state of each event at each peer; the newest come last.",
                 ),
                 "prune": Leaf("federation.events.prune", "Apply the group's retention now."),
+                "release": Leaf(
+                    "history.id_release.release",
+                    "Free an id that another source has taken, for the event that FILE proves.",
+                ),
             },
         ),
         "deliveries": Branch(

@@ -10,6 +10,7 @@ from eventd.testing import NOW
 from federation.history.checkpoints import Checkpoint, LogOrigin, sign_checkpoint
 from federation.history.entries import Opening, OpeningReason, PreviousTree, opening_entry
 from federation.history.notes import LOG_KEY, NoteSigner, SignedNote
+from federation.history.proof_file import LeafProof, ProofFile
 from federation.history.witnessing import Offer
 from tests.support import plain_history as plain
 
@@ -54,6 +55,14 @@ class GrowingTree:
         if old:
             return Offer(self.note(size), old, tuple(plain.proof(old, known)))
         return Offer(self.note(size), 0, (), known[0], tuple(plain.path(0, known)))
+
+    def prove(self, body: str) -> ProofFile:
+        """Admit an event, and return the proof file of it."""
+        self.grow(body)
+        last = len(self.entries) - 1
+        path, opening = (tuple(plain.path(index, self.entries)) for index in (last, 0))
+        leaf = LeafProof(last, path, self.note())
+        return ProofFile(plain.digest(body.encode()), body, leaf, self.entries[0], opening)
 
     def previous_at(self, size: int = 0) -> PreviousTree:
         return PreviousTree(*self.checkpoint(size))

@@ -14,6 +14,7 @@ ENDING: Final = {
     "resources.delete": "delete the {kind} {name}",
     "resources.delete_sources": "delete the resources that the files name",
     "events.prune": "delete the events of the group {group} that its retention does not keep",
+    "events.release": "free the id {id} in the group {group}",
     "links.pause": "pause the link of the group {group} to {peer}",
     "dead_letters.drop": "drop dead letters of the group {group}",
     "dead_letters.drop_chosen": "drop the chosen dead letters",

@@ -15,7 +15,7 @@ from eventd.api.bodies.bodies import HUGE_BYTES, BodyMemory
 from eventd.api.bodies.memory_limit import MemoryLimit
 from eventd.api.framework import params, reading
 from eventd.api.framework.route import BodyLimits, Route
-from eventd.api.routes import EVENTS, RESOURCES
+from eventd.api.routes import EVENTS, PROOFS, RESOURCES
 from eventd.api.routes import OPERATIONS as ALL
 from eventd.log.topics.errors import Throttled
 from tests.integration.api.conftest import Api, StartApi, raising
@@ -187,6 +187,7 @@ def test_bodies_are_large_only_where_events_or_resources_come_in() -> None:
     large = {name: route.body for name, route in ALL.items() if route.body.bytes > MIB}
     assert large == {
         "events.emit": EVENTS,
+        "events.release": PROOFS,
         "resources.apply": RESOURCES,
         "resources.diff": RESOURCES,
         "resources.delete_sources": RESOURCES,

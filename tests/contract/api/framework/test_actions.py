@@ -24,7 +24,7 @@ READ_ONLY = {"resources.diff", "dynamic.render", "dynamic.diff", "links.verify",
 """Operations with POST that change nothing: a body may be larger than a query. `links.verify` compares."""
 NOT_RECORDED = {"events.emit"}
 """Operations whose changes are in the log itself."""
-KEPT_OUT = {"keys", "token"}
+KEPT_OUT = {"keys", "proof", "token"}
 """Fields of actions that are not recorded: secrets and payloads."""
 
 FILES = {"sources": [{"name": "a", "text": "{apiVersion: net.example/v1, kind: Route, metadata: {name: r}, spec: {}}"}]}

@@ -38,6 +38,7 @@ REQUIRED = {
     "wait": ["--for", "ready"],
     "lake retain": ["--keep", "90d"],
     "lake close": ["--node", "gone"],
+    "federation event release": ["--proof", "proof.json"],
     "audit run": ["--out", "report"],
     "audit stream": ["--out", "report"],
     "audit generate": ["--out", "lake"],

@@ -1,0 +1,114 @@
+"""Whether the id of an event may be freed: a proof file shows that another event has it by right.
+
+An id belongs to the first event that used it. A member who takes the id of an event of another source keeps that event
+out, and leaves a signed leaf. The true event is proven with a key that this node knows without any doubt.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from eventd.errors import CheckFailed, Conflict, Invalid, NotFound
+from eventd.log.core.scan import blocks_at, pick_readable
+from eventd.log.core.values import Record
+from eventd.log.history.trees import find_tree_of
+from eventd.log.witnesses.keys import LOG, Pins, known_key
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
+from federation.digest import digest
+from federation.errors import MessageError
+from federation.event import Event, content_digest, content_of
+from federation.history.checkpoints import LogOrigin, read_checkpoint
+from federation.history.notes import LOG_KEY, NoteKey, read_vkey
+from federation.history.proof_file import ProvenEvent, check_proof, read_proof_file
+from federation.history.witnessing import KeySource
+
+_BEYOND_DOUBT: Final = (KeySource.PINNED, KeySource.OWNED)
+
+
+class IdHolder(NamedTuple):
+    """The record that has an id: its position, and the event; None if retention removed it, or it is lost."""
+
+    position: int
+    record: Record | None
+
+
+class IdRelease(NamedTuple):
+    """An id that may be freed: what holds it, and the event that has it by right, as it was proven."""
+
+    holder: IdHolder
+    proven: ProvenEvent
+    event: Event
+
+
+def check_release(conn: Connection, topic_id: int, group: str, event_id: str, file: bytes, pins: Pins) -> IdRelease:
+    """Return what holds the id of an event if the proof file shows that it belongs to an event of another source.
+
+    Raises Invalid for a file of another event, CheckFailed for one that proves nothing to this node, NotFound if the id
+    is not taken, and Conflict if the proven event, or another one of its source, has it.
+    """
+    try:
+        text, origin = read_proof_file(file).event, read_checkpoint(read_proof_file(file).leaf.note.text).origin
+        key = _require_key(conn, topic_id, group, origin, pins)
+        proven = check_proof(file, [key])
+    except MessageError as error:
+        raise CheckFailed(f"the file proves nothing: {error.message}") from None
+    if proven.event is None or text is None:
+        raise Invalid(
+            "the file names only the digest of an event, and not its id",
+            hint="write it without --no-event: routerctl prove EVENT_ID --out FILE",
+        )
+    if proven.event.id != event_id:
+        raise Invalid(f"the file proves the event {proven.event.id}, and not {event_id}")
+    return IdRelease(_require_other(conn, topic_id, group, proven.event, text), proven, proven.event)
+
+
+def _require_key(conn: Connection, topic_id: int, group: str, origin: LogOrigin, pins: Pins) -> NoteKey:
+    """Return the key of a tree, if this node owns the tree, or knows the key of its node beyond doubt.
+
+    Raises CheckFailed. The keys in a file, and those that several nodes could have shown, prove nothing here.
+    """
+    if origin.group != group:
+        raise CheckFailed(f"the file is of the tree {origin}, and not of one of the group {group}")
+    tree = find_tree_of(conn, topic_id, str(origin))
+    if tree is not None and tree.epoch:
+        return read_vkey(tree.log_key, LOG_KEY)
+    known = known_key(conn, topic_id, origin.node, LOG, pins)
+    if known is None or known.source not in _BEYOND_DOUBT:
+        how = "unknown here" if known is None else "known only from a message that others could have signed"
+        raise CheckFailed(
+            f"the file proves nothing to this node: the key of the node {origin.node} is {how}",
+            hint="pin the key that its operator gives you: history.keys of the EventGroup, or history.logKey of the"
+            " EventPeer",
+        )
+    return NoteKey(str(origin), LOG_KEY, known.public)
+
+
+def _require_other(conn: Connection, topic_id: int, group: str, event: Event, text: str) -> IdHolder:
+    """Return what holds the id of a proven event. Raises NotFound, and Conflict unless it is of another source."""
+    sql = "SELECT position, gone_at, digest FROM event_ids WHERE topic_id = ? AND event_id = ?"
+    rows = fetch(conn, sql, (topic_id, event.id))
+    if not rows:
+        raise NotFound(
+            f"the id {event.id} is free in group {group}: the proven event is stored when its sender sends it again"
+        )
+    [(position, gone_at, gone_digest)] = rows
+    record = _find_record(conn, topic_id, event.id, position) if gone_at is None else None
+    same = content_of(record.body) == content_of(text) if record else content_digest(text) == gone_digest
+    if same or (record is not None and record.node == event.source_node):
+        which = (
+            "the proven event itself" if same else f"another event of {event.source_node or 'no source'}, its source"
+        )
+        raise Conflict(f"the id {event.id} is that of {which} in group {group}: nothing was released")
+    return IdHolder(position, record)
+
+
+def _find_record(conn: Connection, topic_id: int, event_id: str, position: int) -> Record | None:
+    found = (pick_readable(block, places) for block, places in blocks_at(conn, [position]))
+    records = (record for some in found for record in some)
+    return next((one for one in records if (one.topic_id, one.event_id) == (topic_id, event_id)), None)
+
+
+def holder_digest(holder: IdHolder) -> bytes | None:
+    """Return the digest of the event that holds an id, as its leaf has it; None if the event is not stored."""
+    return None if holder.record is None else digest(holder.record.body.encode())
