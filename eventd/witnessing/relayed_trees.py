@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.relayed_notes import decide_relayed
-from eventd.log.witnesses.witnessed import OfferFrom, find_witnessed
+from eventd.log.witnesses.witnessed import find_witnessed
 from eventd.resources.configuration import PeerConfig
 from eventd.witnessing.asking import INVALID, REFUSED, HistoryAsker, HistoryUntold
 from eventd.witnessing.group_witness import GroupWitness

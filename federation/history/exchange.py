@@ -25,6 +25,8 @@ MOST_PROOF: Final = 63
 """Maximum hashes of a proof."""
 MOST_NOTES: Final = 64
 """Maximum notes of other trees in a message."""
+MOST_ROTATIONS: Final = 16
+"""Maximum earlier rotations of the key of a tree's node in a message."""
 MOST_NOTE_BYTES: Final = 512 << 10
 """Maximum bytes of the notes of other trees in a message that this program sends."""
 
@@ -47,11 +49,15 @@ _Index = Annotated[int, Meta(ge=1, lt=MAX_SIZE)]
 _Origin = Annotated[str, Meta(max_length=512)]
 
 
-class OpeningProof(Struct, frozen=True):
-    """The note of an opening entry, and its inclusion path in the tree of a checkpoint."""
+class OpeningProof(Struct, frozen=True, omit_defaults=True):
+    """The note of an opening entry, and its inclusion path in the tree of a checkpoint.
+
+    `rotations`: the notes of the opening entries with which the node replaced its keys before, oldest first.
+    """
 
     note: _Note
     path: _Hashes
+    rotations: Annotated[tuple[_Note, ...], Meta(max_length=MOST_ROTATIONS)] = ()
 
 
 class WitnessQuestion(
@@ -258,7 +264,10 @@ def answer_note(offer: Offer) -> NoteAnswer:
 
 
 def _write_opening(offer: Offer) -> OpeningProof | None:
-    return OpeningProof(offer.opening[1:].decode(), write_hashes(offer.opening_path)) if offer.opening else None
+    if not offer.opening:
+        return None
+    rotations = tuple(entry[1:].decode() for entry in offer.rotations)
+    return OpeningProof(offer.opening[1:].decode(), write_hashes(offer.opening_path), rotations)
 
 
 def read_offer(message: WitnessQuestion | NoteAnswer, old: int | None = None) -> Offer:
@@ -271,9 +280,14 @@ def read_offer(message: WitnessQuestion | NoteAnswer, old: int | None = None) ->
         note=read_note(message.note.encode(errors="replace")),
         old=message.old if isinstance(message, WitnessQuestion) else old or 0,
         proof=read_hashes(message.proof, "the consistency proof"),
-        opening=OPENING_ENTRY + opening.note.encode(errors="replace") if opening else b"",
+        opening=_read_entry(opening.note) if opening else b"",
         opening_path=read_hashes(opening.path, "the path of the opening entry") if opening else (),
+        rotations=tuple(map(_read_entry, opening.rotations)) if opening else (),
     )
+
+
+def _read_entry(note: str) -> bytes:
+    return OPENING_ENTRY + note.encode(errors="replace")
 
 
 def write_hashes(hashes: tuple[bytes, ...]) -> tuple[str, ...]:

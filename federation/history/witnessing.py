@@ -5,12 +5,13 @@ The order of the checks is part of the protocol: the first that fails decides th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from federation.errors import KeyChanged, MalformedHistory, OtherCheckpoint, ProofMismatch, TreeForked, UnprovenNote
-from federation.history.checkpoints import Checkpoint, open_checkpoint
+from federation.history.checkpoints import Checkpoint, LogOrigin, open_checkpoint
 from federation.history.entries import OpeningEntry, OpeningReason, read_opening_entry
 from federation.history.merkle import hash_leaf
 from federation.history.notes import LOG_KEY, NoteKey, SignedNote
@@ -22,7 +23,8 @@ class Offer:
     """A checkpoint that a node offers to a witness.
 
     `old`: the size that the witness holds, as the node believes, and `proof` the consistency proof from there; 0 for a
-    tree that the witness does not know: then `opening` is its opening entry, with its inclusion path.
+    tree that the witness does not know: then `opening` is its opening entry, with its inclusion path, and `rotations`
+    are the opening entries with which its node replaced its keys before, oldest first.
     """
 
     note: SignedNote
@@ -30,6 +32,7 @@ class Offer:
     proof: tuple[bytes, ...] = ()
     opening: bytes = b""
     opening_path: tuple[bytes, ...] = ()
+    rotations: tuple[bytes, ...] = ()
 
 
 class HeldCheckpoint(NamedTuple):
@@ -129,6 +132,27 @@ def take_successor(entry: OpeningEntry, known: KnownKey | None, source: KeySourc
     if entry.is_signed_by(NoteKey(str(before.origin), LOG_KEY, known.public)):
         return KnownKey(offered.public, known.source)
     return take_key(opening.origin.node, known, offered)
+
+
+def read_rotations(offer: Offer, stated: LogOrigin) -> list[OpeningEntry]:
+    """Return the earlier rotations of an offer, oldest first. Raises a HistoryError for those of another node."""
+    found = [read_opening_entry(entry) for entry in offer.rotations]
+    for entry in found:
+        if entry.opening.origin[:2] != stated[:2]:
+            raise MalformedHistory(f"{entry.opening.origin} is not of the node of {stated}", reason="origin")
+    return found
+
+
+def follow_rotations(rotations: Iterable[OpeningEntry], known: KnownKey | None) -> KnownKey | None:
+    """Return what is known of a log key after the rotations that a witness has not seen: each that the known key signed
+    makes the new one known. Others change nothing. Raises UnprovenNote for a wrong signature."""
+    for entry in rotations:
+        before = entry.opening.previous
+        if known is None or before is None or entry.opening.reason is not OpeningReason.KEY:
+            continue
+        if entry.is_signed_by(NoteKey(str(before.origin), LOG_KEY, known.public)):
+            known = KnownKey(entry.opening.key.public, known.source)
+    return known
 
 
 class Succession(StrEnum):

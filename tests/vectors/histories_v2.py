@@ -19,9 +19,10 @@ Vector = dict[str, Any]
 
 TREE = "eventd/edge/a/k3v9x0q2m7p1a8zd"
 NEXT = "eventd/edge/a/b71mvr90kq2xw4ce"
+THIRD = "eventd/edge/a/ce4wx2qk09rvm17b"
 OF_ANOTHER = "eventd/edge/c/k3v9x0q2m7p1a8zd"
 OWN = "eventd/edge/b/m7p1a8zdk3v9x0q2"
-LOG_SEED, NEXT_SEED, WITNESS_SEED = (bytes([number]) * 32 for number in (1, 2, 3))
+LOG_SEED, NEXT_SEED, WITNESS_SEED, THIRD_SEED = (bytes([number]) * 32 for number in (1, 2, 3, 4))
 WITNESS = "eventd/edge/b/witness"
 
 
@@ -113,6 +114,12 @@ def cosigning() -> Iterator[Vector]:
     asked = offer(rotated, origin=NEXT, seed=NEXT_SEED)
     about = "Another tree with another key, which the known one has signed"
     yield case("accept_history_rotated", about, asked, cosigned(rotated, NEXT, NEXT_SEED), held(three))
+    rest = f"key\n43\n{SECONDS}000001\n{NEXT}\n2\n{plain.b64(plain.root(rotated))}\n"
+    again = leaves(opening(THIRD, THIRD_SEED, rest, (NEXT, NEXT_SEED)), 2)
+    asked = offer(again, origin=THIRD, seed=THIRD_SEED)
+    asked["opening"]["rotations"] = [rotated[0][1:].decode()]
+    about = "The tree after a second rotation, of which the witness has not seen the first"
+    yield case("accept_history_rotated_twice", about, asked, cosigned(again, THIRD, THIRD_SEED), held(three))
     own = own_leaves(7)
     proof = [plain.b64(one) for one in plain.proof(3, own)]
     question = {"ask": "consistency", "tree": OWN, "old": 3, "size": 7}

@@ -13,7 +13,8 @@ from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute_many, fetch, fetch_in, find_bytes, for_update
 from federation.errors import HistoryError, MalformedHistory
 from federation.history.checkpoints import read_origin
-from federation.history.entries import read_opening_entry
+from federation.history.entries import OpeningReason, read_opening_entry
+from federation.history.exchange import MOST_ROTATIONS
 from federation.history.merkle import HASH_SIZE
 from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, TileReader
 
@@ -97,6 +98,24 @@ def find_tree_of(conn: Connection, topic_id: int, origin: str) -> Tree | None:
     """Return the tree with this origin, of this node or of another one; None if none of its tiles are kept."""
     rows = fetch(conn, f"SELECT {_COLUMNS} FROM trees WHERE topic_id = ? AND origin = ?", (topic_id, origin))
     return Tree(*rows[0]) if rows else None
+
+
+def read_rotations_before(conn: Connection, tree: Tree, most: int = MOST_ROTATIONS) -> tuple[bytes, ...]:
+    """Return the opening entries before that of a tree with which its node replaced its key, the last ones, oldest
+    first. One that the replaced key did not sign, because it was lost, proves nothing."""
+    sql = "SELECT opening FROM trees WHERE topic_id = ? AND opened_at <= ? AND id <> ? ORDER BY opened_at DESC, id DESC"
+    found, node = list[bytes](), read_origin(tree.origin)[:2]
+    for (opening,) in fetch(conn, sql, (tree.topic_id, tree.opened_at, tree.id)):
+        try:
+            entry = read_opening_entry(bytes(opening))
+        except HistoryError:
+            continue  # it was damaged
+        is_theirs = entry.opening.origin[:2] == node and entry.opening.reason is OpeningReason.KEY
+        if is_theirs and len(entry.note.signatures) > 1:
+            found.append(bytes(opening))
+        if len(found) == most:
+            break
+    return tuple(reversed(found))
 
 
 def read_tree_ids(conn: Connection, numbers: Collection[int]) -> dict[int, str]:

@@ -5,13 +5,13 @@ A key is never replaced by another one that its node shows, unless the known one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, insert_row, replacing
 from federation.history.entries import OpeningEntry
-from federation.history.witnessing import KeySource, KnownKey, take_key, take_successor
+from federation.history.witnessing import KeySource, KnownKey, follow_rotations, take_key, take_successor
 
 LOG: Final = "log"
 WITNESS: Final = "witness"
@@ -83,9 +83,20 @@ def learn_key(
     return _keep(conn, topic_id, (node, kind), known, take_key(node, known, offered), pins, now)
 
 
-def find_successor(conn: Connection, topic_id: int, entry: OpeningEntry, source: KeySource, pins: Pins) -> KnownKey:
-    """Return what is known of a node's log key after it has opened a tree, for `keep_log_key`. Raises KeyChanged."""
-    return take_successor(entry, known_key(conn, topic_id, entry.opening.origin.node, LOG, pins), source)
+def find_successor(
+    conn: Connection,
+    topic_id: int,
+    entry: OpeningEntry,
+    source: KeySource,
+    pins: Pins,
+    rotations: Iterable[OpeningEntry] = (),
+) -> KnownKey:
+    """Return what is known of a node's log key after it has opened a tree, for `keep_log_key`. Raises KeyChanged.
+
+    `rotations` are those before, oldest first, of which some may not be known here.
+    """
+    known = known_key(conn, topic_id, entry.opening.origin.node, LOG, pins)
+    return take_successor(entry, follow_rotations(rotations, known), source)
 
 
 def keep_log_key(conn: Connection, topic_id: int, node: str, key: KnownKey, pins: Pins, now: int) -> None:

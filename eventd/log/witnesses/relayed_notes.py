@@ -11,13 +11,14 @@ from typing import Final, NamedTuple
 
 from eventd.log.history.trees import MINUTE
 from eventd.log.witnesses.keys import LOG, Pins, known_key
-from eventd.log.witnesses.witnessed import Decision, OfferFrom, decide, find_witnessed
+from eventd.log.witnesses.offers import OfferFrom
+from eventd.log.witnesses.witnessed import Decision, decide, find_witnessed
 from eventd.store.engine.database import Connection
 from federation.errors import HistoryError, MessageError, UnprovenNote
 from federation.history.checkpoints import open_checkpoint, read_checkpoint
 from federation.history.entries import OpeningReason, read_opening_entry
 from federation.history.notes import LOG_KEY, NoteKey, read_note
-from federation.history.witnessing import KeySource
+from federation.history.witnessing import KeySource, follow_rotations, read_rotations
 
 OFFERED: Final = MINUTE
 """For so long after its last offer, a declared peer is expected to offer its trees itself."""
@@ -87,6 +88,7 @@ def _require_declared(conn: Connection, offered: OfferFrom) -> None:
     if find_witnessed(conn, offered.topic_id, str(stated.origin)) is not None or not offered.offer.opening:
         return
     entry = read_opening_entry(offered.offer.opening)
+    known = follow_rotations(read_rotations(offered.offer, stated.origin), known) or known
     before = entry.opening.previous
     if entry.opening.key.public == known.public:
         return

@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 
 from eventd.log.history.relayed import drop_relayed, find_kept_root
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
-from eventd.log.witnesses.keys import LOG, Pins, find_successor, keep_log_key, known_key, note_refused_key
+from eventd.log.witnesses.keys import LOG, find_successor, keep_log_key, known_key, note_refused_key
+from eventd.log.witnesses.offers import OfferFrom, WitnessedTree
+from eventd.log.witnesses.previous_trees import judge_previous
 from eventd.log.witnesses.second_roots import drop_pending, find_second_root
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
@@ -21,19 +23,15 @@ from federation.errors import (
     OtherCheckpoint,
     TooManyQueries,
     TreeForked,
-    UnprovenNote,
     WrongSender,
 )
-from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint, read_origin
-from federation.history.entries import OpeningEntry, read_opening_entry
-from federation.history.notes import LOG_KEY, NoteKey, SignedNote, read_note, read_vkey
+from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint
+from federation.history.entries import read_opening_entry
+from federation.history.notes import NoteKey, SignedNote, read_note
 from federation.history.witnessing import (
-    HeldCheckpoint,
     KeySource,
-    Offer,
-    Succession,
     check_offer,
-    judge_succession,
+    read_rotations,
 )
 
 MOST_ORIGINS: Final = 1024
@@ -41,46 +39,6 @@ MOST_ORIGINS: Final = 1024
 MOST_TREES: Final = 16
 """Maximum number of trees of one node: of more, those that were witnessed last are kept."""
 _COLUMNS: Final = "origin, node, log_key, size, root, note, opened_at, witnessed_at"
-
-
-class WitnessedTree(NamedTuple):
-    """What is held of a tree of another node: its last checkpoint that was cosigned here, and its verifier key."""
-
-    origin: str
-    node: str
-    log_key: str
-    size: int
-    root: bytes
-    note: str
-    opened_at: int
-    witnessed_at: int
-
-    @property
-    def held(self) -> HeldCheckpoint:
-        """The checkpoint that is held."""
-        return HeldCheckpoint(Checkpoint(read_origin(self.origin), self.size, self.root), self.note)
-
-    @property
-    def key(self) -> NoteKey:
-        """The verifier key of the tree."""
-        return read_vkey(self.log_key, LOG_KEY)
-
-
-class OfferFrom(NamedTuple):
-    """An offered checkpoint and where it comes from: the group, the node, and how strong the node's word is on keys.
-
-    `peers` are the node names of declared peers, whose trees displace those of others; `pins` the declared keys.
-    `relayed`: another node has sent it, and it is not cosigned.
-    """
-
-    topic_id: int
-    group: str
-    node: str
-    source: KeySource
-    pins: Pins
-    peers: Collection[str]
-    offer: Offer
-    relayed: bool = False
 
 
 class Decision(NamedTuple):
@@ -164,13 +122,16 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
     entry = read_opening_entry(offer.opening)
     key = entry.opening.key
     checkpoint = check_offer(offer, key, None)
+    rotations = read_rotations(offer, checkpoint.origin)
     surplus = _find_surplus(conn, offered)
     try:
-        known = find_successor(conn, offered.topic_id, entry, offered.source, offered.pins)
+        known = find_successor(conn, offered.topic_id, entry, offered.source, offered.pins, rotations)
     except KeyChanged as error:
         note_refused_key(conn, offered.topic_id, offered.node, LOG, key.public, now)
         return Decision(None, error)
-    found = _judge_previous(conn, offered, entry)
+    newest, before = read_last_of(conn, offered.topic_id, offered.node), entry.opening.previous
+    named = find_witnessed(conn, offered.topic_id, str(before.origin)) if before else None
+    found = judge_previous(offered, entry, rotations, newest, named) if newest else None
     values = WitnessedTree(
         origin=str(checkpoint.origin),
         node=offered.node,
@@ -189,65 +150,6 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
     for origin in surplus:
         execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (offered.topic_id, origin))
     return Decision(checkpoint, None, _kept(conn, offered.topic_id, found, now) if found else ())
-
-
-def _judge_previous(conn: Connection, offered: OfferFrom, entry: OpeningEntry) -> NewFinding | None:
-    """Compare what a new tree says of the one before it with what is held; return what does not fit.
-
-    Raises UnprovenNote for a tree that was opened before the last one, where other nodes than its own can offer it: it
-    may be a true one, and then says nothing of the last one. It is not cosigned, because the node chooses the time.
-    """
-    before = entry.opening.previous
-    newest = read_last_of(conn, offered.topic_id, offered.node)
-    if newest is None:
-        return None
-    last = find_witnessed(conn, offered.topic_id, str(before.origin)) if before else None
-    last = last or newest
-    verdict, abandoned = judge_succession(entry, last.held.checkpoint)
-    if verdict is Succession.FORKED:
-        return _about_previous(offered, entry, last, verdict, abandoned)
-    passed_over = last.opened_at < newest.opened_at  # it names an earlier tree than the last one
-    if verdict is Succession.CONTINUES and not passed_over:
-        return None
-    if entry.opening.time < newest.opened_at and offered.source is not KeySource.OWNED:
-        if offered.relayed:
-            return None
-        raise UnprovenNote(
-            f"{entry.opening.origin} was opened before {newest.origin}, which is held, and does not follow it; if the"
-            f" clock of {offered.node} went back, run `routerctl log witnesses reset {offered.node}` at the witness",
-            reason="older_tree",
-        )
-    if passed_over:
-        return _about_previous(offered, entry, newest, Succession.ROLLED_BACK, newest.size)
-    return _about_previous(offered, entry, last, verdict, abandoned)
-
-
-def _about_previous(
-    offered: OfferFrom, entry: OpeningEntry, last: WitnessedTree, verdict: Succession, abandoned: int
-) -> NewFinding:
-    before, new = entry.opening.previous, str(entry.opening.origin)
-    other = before.size if before and str(before.origin) == last.origin else 0
-    kind, detail = {
-        Succession.ROLLED_BACK: (
-            FindingKind.ROLLED_BACK,
-            f"{new} was opened after {other} of {last.size} leaves of {last.origin}: {abandoned} are abandoned; their"
-            " events are where a peer or the lake has them",
-        ),
-        Succession.FORKED: (
-            FindingKind.FORK,
-            f"{new} names another root of {last.origin} at size {last.size}, {(before.root if before else b'').hex()},"
-            f" than the one that was cosigned, {last.root.hex()}",
-        ),
-        Succession.UNKNOWN: (
-            FindingKind.UNPROVEN,
-            f"{new} follows {before.origin if before else '-'}, which was never offered here: nothing connects it with"
-            f" the {last.size} leaves of {last.origin}",
-        ),
-    }[verdict]
-    if verdict is Succession.UNKNOWN:
-        other = before.size if before else 0
-    note = offered.offer.opening[1:].decode()
-    return NewFinding(last.origin, offered.node, kind, last.size, other, last.note, note, detail)
 
 
 def _find_surplus(conn: Connection, offered: OfferFrom) -> list[str]:

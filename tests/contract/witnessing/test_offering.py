@@ -15,7 +15,8 @@ from eventd.log.history.trees import read_checkpoint_of, read_tree
 from eventd.log.witnesses.cosignatures import Witness, find_witness, read_held_sizes
 from eventd.log.witnesses.findings import read_findings, read_pending
 from eventd.log.witnesses.keys import read_keys
-from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.log.witnesses.offers import OfferFrom
+from eventd.log.witnesses.witnessed import decide
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import ManualClock

@@ -9,7 +9,8 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.trees import find_tree_of
-from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.log.witnesses.offers import OfferFrom
+from eventd.log.witnesses.witnessed import decide
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import NOW, ManualClock

@@ -11,7 +11,8 @@ import pytest
 from eventd.log.history.hints import find_hint
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, find_tree_of, read_checkpoint_of
 from eventd.log.witnesses.findings import read_findings
-from eventd.log.witnesses.witnessed import WitnessedTree, read_of
+from eventd.log.witnesses.offers import WitnessedTree
+from eventd.log.witnesses.witnessed import read_of
 from eventd.store.engine.database import Connection
 from eventd.store.engine.head_file import forget_head
 from eventd.testing import until

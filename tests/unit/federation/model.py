@@ -62,6 +62,8 @@ from federation.history.witnessing import (
     KnownKey,
     Offer,
     check_offer,
+    follow_rotations,
+    read_rotations,
     take_successor,
     witness_name,
 )
@@ -211,7 +213,9 @@ def _require_witnessed(offer: Offer, held: dict[str, Any] | None, sender: tuple[
         raise OtherCheckpoint("nothing is held")
     entry = read_opening_entry(offer.opening)
     check_offer(offer, entry.opening.key, None)
-    take_successor(entry, KnownKey(known.public, KeySource.SHARED) if known else None, KeySource.SHARED)
+    held_key = KnownKey(known.public, KeySource.SHARED) if known else None
+    followed = follow_rotations(read_rotations(offer, stated.origin), held_key)
+    take_successor(entry, followed, KeySource.SHARED)
 
 
 def _store(

@@ -15,7 +15,8 @@ from eventd.log.history.trees import find_open_tree, read_checkpoint_of
 from eventd.log.witnesses.cosignatures import Witness, read_witness_ages, read_witnesses, reset_witness
 from eventd.log.witnesses.findings import FindingKind, HistoryFinding, confirm_findings, find_finding, read_findings
 from eventd.log.witnesses.keys import StoredKey, forget_keys, read_keys
-from eventd.log.witnesses.witnessed import WitnessedTree, forget_trees, read_witnessed
+from eventd.log.witnesses.offers import WitnessedTree
+from eventd.log.witnesses.witnessed import forget_trees, read_witnessed
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from federation.errors import HistoryError

@@ -14,7 +14,8 @@ from eventd.api.doctor.trees import (
     read_group_trees,
 )
 from eventd.log.core.eventlog import EventLog
-from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.log.witnesses.offers import OfferFrom
+from eventd.log.witnesses.witnessed import decide
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.store.engine.statements import execute

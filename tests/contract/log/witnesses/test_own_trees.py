@@ -9,7 +9,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
-from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of
+from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, read_rotations_before
 from eventd.log.witnesses.cosignatures import (
     count_cosigned,
     find_witness,
@@ -40,12 +40,12 @@ class OwnLog:
         self.log = log
         self.topic = topic
 
-    async def seal(self, *ids: str) -> tuple[Tree, StoredCheckpoint]:
-        await self.log.database.write(open_tree, self.topic, OWNER, NOW)
+    async def seal(self, *ids: str, owner: TreeOwner = OWNER) -> tuple[Tree, StoredCheckpoint]:
+        await self.log.database.write(open_tree, self.topic, owner, NOW)
         await self.log.append(self.topic, [draft(one, group="g") for one in ids])
         hashed = await self.log.database.read(hash_new, self.topic)
         assert hashed is not None
-        await self.log.database.write(store_checkpoint, hashed, OWNER, NOW)
+        await self.log.database.write(store_checkpoint, hashed, owner, NOW)
         tree = await self.log.database.read(find_open_tree, self.topic)
         assert tree is not None
         signed = await self.log.database.read(read_checkpoint_of, tree.id)
@@ -187,6 +187,25 @@ async def test_a_retired_key_signs_the_change_of_the_key(own: OwnLog) -> None:
     entry = read_opening_entry(following.opening)
     assert entry.opening.reason is OpeningReason.KEY
     assert entry.is_signed_by(read_vkey(tree.log_key, LOG_KEY))
+
+
+async def test_a_new_tree_is_offered_with_the_rotations_before_it(own: OwnLog) -> None:
+    owner, openings = OWNER, []
+    for number, letter in enumerate((b"4", b"5", b"6")):
+        await own.seal(f"e{number}", owner=owner)
+        owner = owner._replace(private=Ed25519PrivateKey.from_private_bytes(letter * 32), retired=owner.private)
+        openings.append((await own.log.database.write(open_tree, own.topic, owner, NOW)).opening)
+    await own.seal("last", owner=owner)
+    due = await own.log.database.read(read_due_offer, own.topic, "b")
+    assert due is not None
+    assert due.offer is not None
+    assert due.offer.opening == openings[-1]
+    assert due.offer.rotations == tuple(openings[:-1])
+    lost = owner._replace(private=Ed25519PrivateKey.from_private_bytes(b"7" * 32), retired=None)
+    await own.seal("more", owner=lost)
+    tree, _ = await own.seal("new", owner=lost._replace(private=OWNER.private, retired=lost.private))
+    before = await own.log.database.read(read_rotations_before, tree, 2)
+    assert before == tuple(openings[1:]), "without that of the lost key; at most as many as were asked for, the last"
 
 
 async def test_what_a_node_that_is_not_declared_holds_is_not_recorded(own: OwnLog) -> None:

@@ -20,16 +20,9 @@ from eventd.log.witnesses.findings import (
     settle_pending,
 )
 from eventd.log.witnesses.keys import LOG, Pins, forget_keys, read_keys
+from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.relayed_notes import decide_relayed
-from eventd.log.witnesses.witnessed import (
-    Decision,
-    OfferFrom,
-    compare_notes,
-    decide,
-    forget_trees,
-    keep_compared,
-    read_of,
-)
+from eventd.log.witnesses.witnessed import Decision, compare_notes, decide, forget_trees, keep_compared, read_of
 from eventd.testing import NOW
 from federation.history.entries import OpeningReason
 from federation.history.fork_file import ForkFile, check_fork
@@ -242,6 +235,36 @@ async def test_a_rotation_that_the_old_key_signed_is_taken_over(witness: Witness
     assert await witness.keys() == [("owned", public(SECOND))]
     assert await witness.refused(old.grow("y").offer(2)) == "key_changed", "the old key is good for nothing new"
     assert await witness.found() == []
+
+
+def rotate(old: GrowingTree, name: str, letter: bytes) -> GrowingTree:
+    """The tree that its node opens with the next key."""
+    key = Ed25519PrivateKey.from_private_bytes(letter * 32)
+    return GrowingTree(name, key, OpeningReason.KEY, old.previous_at(), old.signer)
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+async def test_a_witness_that_was_away_for_two_rotations_follows_them(witness: WitnessLog, pinned: bool) -> None:
+    witness.pins = {("a", LOG): public(FIRST)} if pinned else {}
+    first = GrowingTree().grow("x")
+    await witness.cosigned(first.offer(), source=KeySource.OWNED)
+    second = rotate(first, "u", b"2").grow("y")
+    third = rotate(second, "v", b"3")
+    assert await witness.refused(third.offer()) == "key_changed"
+    assert await witness.cosigned(replace(third.offer(), rotations=(second.entries[0],))) == 1
+    assert await witness.keys() == [("pinned" if pinned else "owned", public(third.key))]
+    assert await witness.found() == [], "the entry in between says that the tree continues what is held"
+
+
+async def test_a_rotation_that_the_known_key_did_not_sign_leads_nowhere(witness: WitnessLog) -> None:
+    first, thief = GrowingTree().grow("x"), GrowingTree("s", SECOND)
+    await witness.cosigned(first.offer())
+    second = rotate(thief, "u", b"3")
+    third = rotate(second, "v", b"4")
+    assert await witness.refused(replace(third.offer(), rotations=(second.entries[0],))) == "key_changed"
+    other = GrowingTree("w", node="b")
+    assert await witness.refused(replace(third.offer(), rotations=(other.entries[0],))) == "malformed"
+    assert await witness.keys() == [("shared", public(FIRST))]
 
 
 async def test_a_key_that_was_lost_needs_a_new_pin(witness: WitnessLog) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.log.witnesses.offers import OfferFrom
+from eventd.log.witnesses.witnessed import decide
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database

@@ -1,0 +1,81 @@
+"""What a new tree of another node says of the one before it: whether it continues what is held, or abandons some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventd.log.witnesses.findings import FindingKind, NewFinding
+from eventd.log.witnesses.offers import OfferFrom, WitnessedTree
+from federation.errors import UnprovenNote
+from federation.history.checkpoints import read_checkpoint
+from federation.history.entries import OpeningEntry, PreviousTree
+from federation.history.witnessing import KeySource, Succession, judge_succession
+
+
+def judge_previous(
+    offered: OfferFrom,
+    entry: OpeningEntry,
+    rotations: Sequence[OpeningEntry],
+    newest: WitnessedTree,
+    named: WitnessedTree | None,
+) -> NewFinding | None:
+    """Compare what a new tree says of the one before it with what is held; return what does not fit.
+
+    `newest` is the tree that the node opened last, of those that are held, and `named` the one that the new tree names.
+
+    Where the one before it was never offered here, the opening entries of `rotations` may lead to one that was.
+
+    Raises UnprovenNote for a tree that was opened before the last one, where other nodes than its own can offer it: it
+    may be a true one, and then says nothing of the last one. It is not cosigned, because the node chooses the time.
+    """
+    before = entry.opening.previous
+    last = named or newest
+    verdict, abandoned = judge_succession(entry, last.held.checkpoint)
+    for earlier in reversed(rotations):
+        if verdict is Succession.UNKNOWN and before is not None and earlier.opening.origin == before.origin:
+            before = earlier.opening.previous
+            verdict, abandoned = judge_succession(earlier, last.held.checkpoint)
+    if verdict is Succession.FORKED:
+        return _about_previous(offered, before, last, verdict, abandoned)
+    passed_over = last.opened_at < newest.opened_at  # it names an earlier tree than the last one
+    if verdict is Succession.CONTINUES and not passed_over:
+        return None
+    if entry.opening.time < newest.opened_at and offered.source is not KeySource.OWNED:
+        if offered.relayed:
+            return None
+        raise UnprovenNote(
+            f"{entry.opening.origin} was opened before {newest.origin}, which is held, and does not follow it; if the"
+            f" clock of {offered.node} went back, run `routerctl log witnesses reset {offered.node}` at the witness",
+            reason="older_tree",
+        )
+    if passed_over:
+        return _about_previous(offered, before, newest, Succession.ROLLED_BACK, newest.size)
+    return _about_previous(offered, before, last, verdict, abandoned)
+
+
+def _about_previous(
+    offered: OfferFrom, before: PreviousTree | None, last: WitnessedTree, verdict: Succession, abandoned: int
+) -> NewFinding:
+    new = read_checkpoint(offered.offer.note.text).origin
+    other = before.size if before and str(before.origin) == last.origin else 0
+    kind, detail = {
+        Succession.ROLLED_BACK: (
+            FindingKind.ROLLED_BACK,
+            f"{new} was opened after {other} of {last.size} leaves of {last.origin}: {abandoned} are abandoned; their"
+            " events are where a peer or the lake has them",
+        ),
+        Succession.FORKED: (
+            FindingKind.FORK,
+            f"{new} names another root of {last.origin} at size {last.size}, {(before.root if before else b'').hex()},"
+            f" than the one that was cosigned, {last.root.hex()}",
+        ),
+        Succession.UNKNOWN: (
+            FindingKind.UNPROVEN,
+            f"{new} follows {before.origin if before else '-'}, which was never offered here: nothing connects it with"
+            f" the {last.size} leaves of {last.origin}",
+        ),
+    }[verdict]
+    if verdict is Succession.UNKNOWN:
+        other = before.size if before else 0
+    note = offered.offer.opening[1:].decode()
+    return NewFinding(last.origin, offered.node, kind, last.size, other, last.note, note, detail)
