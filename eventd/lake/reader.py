@@ -380,9 +380,12 @@ def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] |
     """Return the rows of a segment, with all columns or with these.
 
     Raises like `open_segment`, and BadSegment for rows that contradict the manifest, as far as columns are read: see
-    `rows_fault`, and rows of another node or epoch, because a node must not report for another.
+    `rows_fault`, for rows of another node or epoch, because a node must not report for another, and for all columns of
+    a segment of a later version, which has some that this one does not know: a copy would lack them.
     """
     file = open_segment(storage, segment)
+    if columns is None and file.later:
+        raise BadSegment(f"its file has columns of a later version: {', '.join(file.later)}")
     wanted = file.names if columns is None else [*columns]
     with parsing():
         table = _with_numbers(file, segment, wanted) if "number" in wanted else file.read(wanted)

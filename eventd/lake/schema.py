@@ -307,10 +307,10 @@ earlier versions would not read a state with them."""
 
 
 @cache
-def arrow_schema(book: Ledger) -> pa.Schema:
-    """Return the Arrow schema of a ledger. Raises MissingExtra."""
+def arrow_types() -> dict[ColumnType, pa.DataType]:
+    """Return the Arrow types of columns. Raises MissingExtra."""
     arrow = pyarrow()
-    types = {
+    return {
         ColumnType.INT64: arrow.int64(),
         ColumnType.INT32: arrow.int32(),
         ColumnType.INT16: arrow.int16(),
@@ -320,6 +320,12 @@ def arrow_schema(book: Ledger) -> pa.Schema:
         ColumnType.TIME: arrow.timestamp("us", tz="UTC"),
         ColumnType.DIGEST: arrow.binary(32),
     }
+
+
+@cache
+def arrow_schema(book: Ledger) -> pa.Schema:
+    """Return the Arrow schema of a ledger. Raises MissingExtra."""
+    arrow, types = pyarrow(), arrow_types()
     return arrow.schema([arrow.field(column.name, types[column.type], column.null) for column in COLUMNS[book]])
 
 

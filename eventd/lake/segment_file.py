@@ -12,7 +12,7 @@ from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.file_sizes import TooLargeFile
 from eventd.lake.manifest import Manifest
 from eventd.lake.page_sizes import most_bytes, over, with_dictionaries, word_bytes
-from eventd.lake.schema import DEDUPE_KEY, LEAVES, Ledger, arrow_schema, segment_schema
+from eventd.lake.schema import DEDUPE_KEY, LEAVES, Ledger, arrow_schema, arrow_types, segment_schema
 from eventd.lake.segment_checks import manifest_fault
 from eventd.lake.storage import FileReader
 from eventd.lake.writer import Segment
@@ -61,7 +61,10 @@ class SegmentFile:
             self._schema = file.schema_arrow  # which a file makes anew each time
             require_none(contents_fault(manifest, self._schema, file.metadata.num_rows))
         self._file = file
-        self.names: list[str] = self._schema.names
+        known = arrow_schema(manifest.book).names
+        self.names: list[str] = [name for name in self._schema.names if name in known]
+        self.later: list[str] = [name for name in self._schema.names if name not in known]
+        """Columns that a later version has added: they are not read."""
         self.row_groups: int = file.num_row_groups
 
     def read(self, columns: Sequence[str]) -> pa.Table:
@@ -81,10 +84,11 @@ class SegmentFile:
         """
         if self._measured is None:
             try:
-                found = with_dictionaries(self._data, len(self.names), self._manifest.rows)
+                found = with_dictionaries(self._data, len(self._schema), self._manifest.rows)
             except ValueError as error:
                 raise BadSegment(str(error)) from None
-            texts = [name for at in found if self._schema.field(name := self.names[at]).type == pyarrow().string()]
+            fields = [self._schema.field(at) for at in found]
+            texts = [field.name for field in fields if field.type == pyarrow().string()]
             again = parquet().ParquetFile(pyarrow().BufferReader(self._data), read_dictionary=texts) if texts else None
             self._measured = again or self._file
         return self._measured
@@ -131,11 +135,23 @@ def contents_fault(manifest: Manifest, found: pa.Schema, rows: int) -> str | Non
     earlier = schema
     if manifest.book is Ledger.EVENTS and not manifest.leaves:
         earlier = schema.remove(schema.get_field_index(DEDUPE_KEY))
-    if not (found.equals(schema) or found.equals(earlier)):
+    if not any(found.equals(one) or _adds_to(one, found, manifest.book) for one in (schema, earlier)):
         return "its file has other columns than the ledger"
     if rows != manifest.rows:
         return f"its file has {rows} rows, and its manifest says {manifest.rows}"
     return None
+
+
+def _adds_to(schema: pa.Schema, found: pa.Schema, book: Ledger) -> bool:
+    """Return whether these columns are those of a schema and, after them, nullable ones that no version has had yet."""
+    added = [found.field(at) for at in range(len(schema), len(found))]
+    known, types = {*arrow_schema(book).names}, {*arrow_types().values()}
+    return (
+        len(added) > 0
+        and all(found.field(at).equals(schema.field(at)) for at in range(len(schema)))
+        and all(one.nullable and one.name not in known and one.type in types for one in added)
+        and len({one.name for one in added}) == len(added)
+    )
 
 
 def with_added(table: pa.Table, book: Ledger, columns: Sequence[str] | None) -> pa.Table:

@@ -34,6 +34,8 @@ from federation.history.proofs import verify_inclusion
 from federation.history.tiles import TILE_WIDTH, TileAddress, inclusion_proof
 
 _FOUND: Final = ("id", "group", "own", "tree", "leaf", "number", "recorded_at", "digest")
+_TEXT: Final = ("id", "group", "source", "type", "subject", "dedupe_key", "payload", "event_at", "expires_at")
+"""What the canonical text of an event is made of."""
 _LEAVES: Final = ("group", "own", "tree", "leaf", "digest")
 _MOST_COMPARED: Final = 256
 """How many of the newest signed checkpoints are compared for the one with the most cosignatures."""
@@ -166,7 +168,7 @@ def _count_cosigned(checkpoint: ShippedCheckpoint, witnesses: Iterable[NoteKey])
 
 def _event_of(storage: Storage, row: Mapping[str, Any]) -> bytes | None:
     """Return the canonical text of an event; None if the lake does not have its payload, or another one."""
-    table = read_segment(storage, row["segment"])
+    table = read_segment(storage, row["segment"], ("number", "digest", *_TEXT))
     (full,) = table.filter(_is_number(table, row["number"])).to_pylist()
     if full["payload"] is None or full["dedupe_key"] == "":
         return None
