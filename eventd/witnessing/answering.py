@@ -9,7 +9,7 @@ from eventd.log.history.relayed import answer_tiles
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, tile_reader
 from eventd.log.witnesses.cosignatures import prove_consistency, prove_last
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import decide, read_news
+from eventd.log.witnesses.witnessed import DecideOffer, read_news
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.witnessing.asking import source_of
@@ -82,7 +82,7 @@ class HistoryAnswers:
             peers={peer.node_name for peer in config.peers.values()},
             offer=read_offer(question),
         )
-        decision = await ours.log.database.write(decide, offered, now)
+        decision = await ours.log.submit(DecideOffer(offered, now))
         ours.report(decision.findings, node)
         await ours.take_others(question.notes, node)
         if decision.error is not None:

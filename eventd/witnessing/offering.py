@@ -15,12 +15,19 @@ from eventd.log.witnesses.cosignatures import (
     REFUSED,
     STALE,
     DueOffer,
+    KeepCosignature,
     forget_witness,
-    keep_cosignature,
     note_witness_state,
     read_due_offer,
 )
-from eventd.log.witnesses.findings import FindingKind, HistoryFinding, expire_pending, read_pending, settle_pending
+from eventd.log.witnesses.findings import (
+    FindingKind,
+    HistoryFinding,
+    expire_pending,
+    has_expired,
+    read_pending,
+    settle_pending,
+)
 from eventd.log.witnesses.keys import WITNESS, learn_key, note_refused_key
 from eventd.log.witnesses.own_notes import OwnNote
 from eventd.log.witnesses.witnessed import read_news
@@ -193,7 +200,7 @@ class Offering:
             self._key = None
             raise HistoryUntold(INVALID, detail=f"{node} has cosigned with another key than its own")
         now, size = ours.log.clock.now(), due.checkpoint.size
-        await ours.log.database.write(keep_cosignature, due.tree.id, node, size, signature, now)
+        await ours.log.submit(KeepCosignature(due.tree.id, node, size, signature, now))
         ours.metrics.history_cosigned(ours.config().name, node, "cosigned")
 
     async def _refused(self, due: DueOffer, untold: HistoryUntold) -> bool:
@@ -233,10 +240,10 @@ class Offering:
         if clock.monotonic() - self._proofs_at < PENDING_SECONDS:
             return
         self._proofs_at = clock.monotonic()
-        expired = await ours.log.database.write(
-            expire_pending, ours.topic_id, clock.now() - PROOF_HOURS * 3600 * SECOND
-        )
-        ours.report([FindingKind.UNPROVEN] * expired, self._peer.node_name)
+        before = clock.now() - PROOF_HOURS * 3600 * SECOND
+        if await ours.log.database.read(has_expired, ours.topic_id, before):
+            expired = await ours.log.database.write(expire_pending, ours.topic_id, before)
+            ours.report([FindingKind.UNPROVEN] * expired, self._peer.node_name)
         node, declared = self._peer.node_name, {peer.node_name for peer in ours.config().peers.values()}
         for pending in await ours.log.database.read(read_pending, ours.topic_id, node, declared):
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.history.trees import (
     StoredCheckpoint,
     Tree,
@@ -113,6 +114,18 @@ def keep_cosignature(conn: Connection, tree_id: int, peer: str, size: int, signa
         return False
     execute(conn, "UPDATE checkpoints SET note = ? WHERE tree = ? AND size = ?", (text, tree_id, size))
     return True
+
+
+class KeepCosignature(ChangeUnit[bool]):
+    """A unit of the writer that keeps a verified cosignature: those of many peers share a transaction."""
+
+    turn = Turn.BACKGROUND
+
+    def __init__(self, tree_id: int, peer: str, size: int, signature: NoteSignature, now: int) -> None:
+        self._cosigned = (tree_id, peer, size, signature, now)
+
+    def make(self, tx: Transaction) -> bool:
+        return keep_cosignature(tx.conn, *self._cosigned)
 
 
 def note_held_size(conn: Connection, tree_id: int, peer: str, size: int, now: int) -> None:

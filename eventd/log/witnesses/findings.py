@@ -164,6 +164,12 @@ def settle_pending(conn: Connection, finding_id: int, kind: FindingKind | None, 
         execute(conn, sql, (kind.value, detail, finding_id))
 
 
+def has_expired(conn: Connection, topic_id: int, before: int) -> bool:
+    """Return whether there are pairs for `expire_pending`."""
+    sql = "SELECT 1 FROM history_findings WHERE topic_id = ? AND kind = ? AND found_at < ? LIMIT 1"
+    return bool(fetch(conn, sql, (topic_id, FindingKind.PENDING.value, before)))
+
+
 def expire_pending(conn: Connection, topic_id: int, before: int) -> int:
     """Turn pairs that were found before this time into findings without a proof; return how many."""
     sql = "UPDATE history_findings SET kind = ?, detail = ? WHERE topic_id = ? AND kind = ? AND found_at < ?"

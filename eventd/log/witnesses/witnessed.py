@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.history.relayed import drop_relayed, find_kept_root
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
 from eventd.log.witnesses.keys import LOG, find_successor, keep_log_key, known_key, note_refused_key
@@ -78,6 +79,19 @@ def decide(conn: Connection, offered: OfferFrom, now: int) -> Decision:
         return Decision(None, error)
     except MessageError as error:
         return Decision(None, error)
+
+
+class DecideOffer(ChangeUnit[Decision]):
+    """A unit of the writer that decides on an offered checkpoint: those of many peers share a transaction."""
+
+    turn = Turn.BACKGROUND
+
+    def __init__(self, offered: OfferFrom, now: int) -> None:
+        self._offered = offered
+        self._now = now
+
+    def make(self, tx: Transaction) -> Decision:
+        return decide(tx.conn, self._offered, self._now)
 
 
 def _require_known(conn: Connection, offered: OfferFrom, key: NoteKey) -> None:

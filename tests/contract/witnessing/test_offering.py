@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from eventd.log.witnesses.cosignatures import Witness, find_witness, read_held_s
 from eventd.log.witnesses.findings import read_findings, read_pending
 from eventd.log.witnesses.keys import read_keys
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import decide
+from eventd.log.witnesses.witnessed import DecideOffer, decide
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import ManualClock
@@ -38,7 +39,7 @@ from federation.history.exchange import (
     write_hashes,
 )
 from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, SignedNote, read_note
-from federation.history.witnessing import KeySource, witness_name
+from federation.history.witnessing import KeySource, Offer, witness_name
 from federation.wire import ErrorAnswer
 from tests.support import plain_history as plain
 from tests.support.growing_tree import GrowingTree
@@ -91,6 +92,10 @@ class ScriptedPeer:
 
 def cosigned(asked: WitnessQuestion, signer: NoteSigner = WITNESS, text: str = "") -> WitnessAnswer:
     return WitnessAnswer(cosignature=cosign(text or read_note(asked.note.encode()).text, signer, 1000).line())
+
+
+def tree_of(node: str) -> Offer:
+    return GrowingTree(node=node).offer()
 
 
 class Peer:
@@ -163,6 +168,36 @@ async def test_a_cosignature_is_kept_and_the_tree_is_not_offered_again_before_it
     assert isinstance(last, WitnessQuestion)
     assert (last.old, last.opening) == (2, None)
     assert offered.metrics.results == {"cosigned": 2}
+
+
+async def test_no_transaction_is_made_where_nothing_changes_and_offers_share_those_of_the_log(
+    offered: Offered, peer: ScriptedPeer, log: EventLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await offered.step()
+    shared, apart = Counter[str](), Counter[str]()
+    start, write = log.database.start_write, log.database.write
+
+    def start_write(*args: Any, **more: Any) -> Any:
+        shared["transactions"] += 1
+        return start(*args, **more)
+
+    async def write_apart(fn: Callable[..., Any], *args: Any) -> Any:
+        apart[fn.__name__] += 1
+        return await write(fn, *args)
+
+    await emit(log, offered.topic, "y")
+    await signed(log, offered.topic)
+    monkeypatch.setattr(log.database, "start_write", start_write)
+    monkeypatch.setattr(log.database, "write", write_apart)
+    clock.advance(3600)
+    await offered.step()
+    assert (shared["transactions"], apart) == (1, {}), "the cosignature is kept, and nothing has expired"
+    clock.advance(3600)
+    await offered.step()
+    assert (shared["transactions"], apart) == (1, {})
+    offers = [OfferFrom(offered.topic, "g", one, KeySource.SHARED, {}, ("b",), tree_of(one)) for one in "bcdefghi"]
+    await asyncio.gather(*(log.submit(DecideOffer(one, 1)) for one in offers))
+    assert shared["transactions"] <= 3, "the first one, and those that came meanwhile"
 
 
 @pytest.mark.parametrize(
