@@ -46,7 +46,8 @@ class VerifiedBatch:
     """A verified batch to store: its acceptable lines as `drafts`, and their `positions` at the sender, in parallel.
 
     `refused` are the lines that are not acceptable, which have no draft. `keep_nonce_until` is in microseconds.
-    `leaves`: where the events have their leaves, as the sender states without a signature.
+    `leaves`: where the events have their leaves, as the sender states without a signature; `to_check`: they are to be
+    compared with the trees.
     """
 
     header: BatchHeader
@@ -58,6 +59,7 @@ class VerifiedBatch:
     drafts: Drafts
     refused: Sequence[Refusal]
     leaves: Sequence[LeafPlace] = ()
+    to_check: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class StoreBatch:
             positions=encode_positions(batch.positions) if accepted == len(batch.positions) and not refused else "",
         )
         self._move_mark(tx)
-        if batch.leaves and accepted:
+        if (batch.leaves or batch.to_check) and accepted:
             self._keep_hints(tx, appended, accepted)
         return StoreResult(receipt, accepted, duplicates, refused, repeated=False, stored_at=appended.positions)
 
@@ -166,7 +168,8 @@ class StoreBatch:
         if accepted < len(sent):
             fresh = [at for at, one in enumerate(appended.outcomes) if one in (Outcome.NEW, Outcome.REFRESH)]
             sent, stored = [sent[at] for at in fresh], [stored[at] for at in fresh]
-        keep_hints(tx.conn, self.topic_id, self._batch.leaves, sent, stored)
+        due = tx.now if self._batch.to_check else None
+        keep_hints(tx.conn, self.topic_id, self._batch.leaves, sent, stored, due)
 
     def _conflicts(self, appended: AppendResult) -> list[Refusal]:
         if not appended.count(Outcome.CONFLICT):

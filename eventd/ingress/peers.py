@@ -392,6 +392,7 @@ class PeerIngress:
             drafts_of(lines, header.from_node, verified.key.id),
             refused,
             read_places(hints.leaves),
+            self.config.verifies_history,
         )
         if tracing.on:
             with receiving(batch, hints.trace) as note:

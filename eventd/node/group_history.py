@@ -26,12 +26,13 @@ from eventd.witnessing.group_witness import GroupKeys, GroupWitness, WitnessMetr
 from eventd.witnessing.node_keys import NodeKeys, load_history_keys, stamp_of
 from eventd.witnessing.offering import Offers
 from eventd.witnessing.signing_gate import LAKE, SigningGate
+from eventd.witnessing.verifying import Verifying, VerifyMetrics
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
 from federation.keys import KeyRing
 
 
-class HistoryMetrics(SealMetrics, WitnessMetrics, Protocol):
+class HistoryMetrics(SealMetrics, WitnessMetrics, VerifyMetrics, Protocol):
     """Interface of the metrics of histories."""
 
 
@@ -64,9 +65,10 @@ class GroupHistory:
         self._topic_id = topic_id
         self._ring = ring
         self._dependencies = dependencies
-        self._declared: tuple[bool, str] | None = None
+        self._declared: tuple[str, str] | None = None
         self._sealing: asyncio.Task[None] | None = None
         self._comparing: asyncio.Task[None] | None = None
+        self._verifying: asyncio.Task[None] | None = None
         self._offers: Offers | None = None
         self.answers: HistoryAnswers | None = None
 
@@ -76,7 +78,7 @@ class GroupHistory:
         On return, the group has its tree: each record from then on gets a leaf.
         """
         config = self._config()
-        declared = config.keeps_history, config.node_name
+        declared = config.history_mode, config.node_name
         if declared == self._declared:
             return
         self.stop()
@@ -93,6 +95,9 @@ class GroupHistory:
             log = ours.log
             asker = HistoryAsker(ours.transport, self._ring, log.clock, log.chance.token, ours.rules)
             self._offers = Offers(witness, asker, ours.supervisor.keep)
+            if config.verifies_history:
+                verifying = Verifying(witness, ours.metrics)
+                self._verifying = ours.supervisor.keep(verifying.run, f"checks of {config.name}")
             if ours.shipped.awaited:
                 compare = partial(_compare_shipped, witness, ours.shipped)
                 self._comparing = ours.supervisor.keep(compare, f"shipped history of {config.name}")
@@ -113,13 +118,14 @@ class GroupHistory:
             self._offers.grown()
 
     def stop(self) -> None:
-        """End sealing and offers."""
-        for task in (self._sealing, self._comparing):
+        """End sealing, checks and offers."""
+        for task in (self._sealing, self._comparing, self._verifying):
             if task is not None:
                 task.cancel()
         if self._offers is not None:
             self._offers.stop()
-        self._sealing = self._comparing = self._offers = self.answers = self._declared = None
+        self._sealing = self._comparing = self._verifying = None
+        self._offers = self.answers = self._declared = None
 
 
 async def _compare_shipped(witness: GroupWitness, shipped: ShippedTrees) -> None:

@@ -185,6 +185,11 @@ class Metrics:
             "Answers of peers with tiles of trees that this node relays: stored, or refused.",
             *("group", "peer", "result"),
         )
+        self._history_verified = self._counter(
+            "history_verified_total",
+            "Events of other nodes that were compared with the trees of those nodes: verified, refuted, or unproven.",
+            *("group", "result"),
+        )
         self._history_ages = self._gauge(
             "history_witnessed_age_seconds",
             "How long a peer has not cosigned what was signed; 0: it has cosigned the last checkpoint.",
@@ -405,6 +410,10 @@ class Metrics:
     def history_pulled(self, group: str, peer: str, result: str) -> None:
         """Count the answer of a peer that was asked for tiles."""
         self._history_pulls.labels(group, peer, result).inc()
+
+    def history_verified(self, group: str, result: str, events: int) -> None:
+        """Count events that were compared with the trees of their nodes."""
+        self._history_verified.labels(group, result).inc(events)
 
     def history_witnessed(self, group: str, ages: Mapping[str, float]) -> None:
         """Set for how many seconds each peer has not cosigned what was signed; others have no gauge."""

@@ -123,7 +123,8 @@ class GroupConfig:
     `replay_window` in microseconds; `secret_file` is empty if there is none. `listen` is None if this node only sends.
     `peers` are by the name of their EventPeer. `shares_links`: whether members that ask get the state of its links.
     `keeps_history`: whether this node keeps a Merkle tree of what it admits, and signs checkpoints of it. The hashes of
-    events in it take up to `history_max_bytes`.
+    events in it take up to `history_max_bytes`. `verifies_history`: whether it also compares events of other nodes with
+    the trees of those nodes.
     """
 
     name: str
@@ -138,9 +139,15 @@ class GroupConfig:
     peers: Mapping[str, PeerConfig] = field(default_factory=dict)
     shares_links: bool = True
     keeps_history: bool = False
+    verifies_history: bool = False
     history_max_bytes: int = 1 << 30
     history_pins: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
     """The declared keys of the histories of other nodes, by node and kind (`log`, `witness`)."""
+
+    @property
+    def history_mode(self) -> str:
+        """The mode of the history, as declared."""
+        return "verify" if self.verifies_history else "record" if self.keeps_history else "off"
 
     def relays(self, node: str) -> bool:
         """Return whether this node passes on to other peers what a node admits."""
@@ -267,7 +274,8 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
         limits=_limits(spec),
         peers={peer: peer_of(peer, of, spec.protocols) for peer, of in mine.items()},
         shares_links=spec.status.share == "links",
-        keeps_history=spec.history.mode == "record",
+        keeps_history=spec.history.mode != "off",
+        verifies_history=spec.history.mode == "verify",
         history_max_bytes=spec.history.max_bytes,
         history_pins=_pins(spec, mine.values()),
     )

@@ -15,6 +15,7 @@ from eventd.store.engine.database import Connection
 from eventd.witnessing.asking import source_of
 from eventd.witnessing.group_witness import GroupWitness
 from federation.errors import TooManyQueries
+from federation.history.checkpoints import read_origin
 from federation.history.cosignatures import cosign
 from federation.history.exchange import (
     MOST_NOTES,
@@ -23,6 +24,7 @@ from federation.history.exchange import (
     HistoryReply,
     KeysAnswer,
     KeysQuestion,
+    NoteAnswer,
     NoteQuestion,
     OpeningProof,
     ProveQuestion,
@@ -66,6 +68,8 @@ class HistoryAnswers:
                 return encode_history(await self._show_keys(node, question))
             if isinstance(question, ConsistencyQuestion):
                 return encode_history(await self._prove(question))
+            if isinstance(question, NoteQuestion):
+                return encode_history(await self._show_note(question))
             return encode_history(await self._read(question))
         finally:
             self._at_work.discard(node)
@@ -106,6 +110,13 @@ class HistoryAnswers:
         opening = OpeningProof(tree.opening[1:].decode(), write_hashes(path))
         return KeysAnswer(witness_key=vkey, log_key=tree.log_key, note=signed.note, opening=opening, notes=notes)
 
+    async def _show_note(self, question: NoteQuestion) -> NoteAnswer:
+        ours, node = self._witness, read_origin(question.tree).node
+        if ours.relays(node):
+            ours.wanted.wake(node)  # tiles of what was witnessed meanwhile are pulled now, for the next question
+        offer = await ours.log.database.read(prove_last, ours.topic_id, question.tree, question.old)
+        return NoteAnswer() if offer is None else answer_note(offer)
+
     async def _prove(self, question: ConsistencyQuestion) -> ConsistencyAnswer:
         ours = self._witness
         proof = await ours.log.database.read(
@@ -113,13 +124,11 @@ class HistoryAnswers:
         )
         return ConsistencyAnswer(write_hashes(tuple(proof)))
 
-    async def _read(self, question: TilesQuestion | NoteQuestion | RangeQuestion | ProveQuestion) -> HistoryReply:
+    async def _read(self, question: TilesQuestion | RangeQuestion | ProveQuestion) -> HistoryReply:
         """Answer a question about the hashes of a tree that this node keeps."""
         topic_id, read = self._witness.topic_id, self._witness.log.database.read
         if isinstance(question, TilesQuestion):
             return await read(answer_tiles, topic_id, question)
-        if isinstance(question, NoteQuestion):
-            return answer_note(await read(prove_last, topic_id, question.tree, question.old))
         if isinstance(question, RangeQuestion):
             return await read(answer_range, topic_id, question)
         return await read(answer_prove, topic_id, question)

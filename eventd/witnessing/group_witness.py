@@ -48,7 +48,7 @@ class GroupKeys(NamedTuple):
 class WantedTrees:
     """Trees of which peers are to be asked what they can prove, by the node name of the peer.
 
-    `wake` is called with a peer that is to be asked.
+    `wake` is called with a peer that is to be asked, also for tiles.
     """
 
     def __init__(self) -> None:

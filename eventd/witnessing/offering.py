@@ -226,7 +226,9 @@ class Offering:
 
     async def _ask_about_trees(self) -> bool:
         """Ask about a tree of another node that the peer relays; return whether there are more."""
-        await self._trees.ask_next()
+        origin = await self._trees.ask_next()
+        if origin is not None and self._witness.config().verifies_history:
+            self._pulling.want(origin)
         return self._witness.wanted.are_due(self._peer.node_name)
 
     # --- proofs of the peer's own tree ------------------------------------------------------------------------
@@ -311,7 +313,7 @@ class Offers:
         self._witness.gate.ask(wanted)
 
     def _wake(self, node: str) -> None:
-        """Ask a peer about a tree that is wanted of it."""
+        """Ask a peer what is due, also if no checkpoint was signed."""
         if node in self._tasks:
             self._tasks[node][1].grown()
 

@@ -1,13 +1,14 @@
-"""Pulls the tiles of a peer's trees, if this node passes its events on to others."""
+"""Pulls tiles: of a peer's trees, if this node passes its events on, and of those against which events are checked."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from eventd.log.history.relayed import RelayedCheckpoint, ask_tiles, check_tiles, keep_tiles
 from eventd.log.history.trees import Tree, find_tree_of
-from eventd.log.witnesses.witnessed import read_of
+from eventd.log.witnesses.witnessed import find_witnessed, read_of
 from eventd.resources.configuration import PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.witnessing.asking import INVALID, REFUSED, HistoryAsker, HistoryUntold
@@ -17,19 +18,26 @@ from federation.history.exchange import TilesAnswer
 
 logger = logging.getLogger("eventd.history")
 
+DueTiles = tuple[RelayedCheckpoint, Tree | None]
+"""A witnessed checkpoint, with what is kept of its tree."""
 AGAIN_SECONDS: Final = 60.0
 """The pause after a peer that does not send the tiles, or wrong ones: its offers do not wait for them."""
 
 
 class TilePulling:
-    """Pulls what was witnessed of one peer's trees, one answer at a time."""
+    """Pulls from one peer what was witnessed of its trees, and of trees that it relays, one answer at a time."""
 
     def __init__(self, witness: GroupWitness, peer: PeerConfig, asker: HistoryAsker) -> None:
         self._witness = witness
         self._peer = peer
         self._asker = asker
-        self._not_before = 0.0
+        self._not_before: dict[str, float] = {}
         self._refused = ""
+        self._wanted: dict[str, None] = {}
+
+    def want(self, origin: str) -> None:
+        """Pull the tiles of a tree up to what was witnessed of it, also if this node passes nothing on."""
+        self._wanted[origin] = None
 
     async def pull(self) -> bool:
         """Pull the next tiles, and store them if they are right; return whether more are due.
@@ -37,10 +45,12 @@ class TilePulling:
         Raises `HistoryUntold` if the peer does not answer at present.
         """
         ours, node, clock = self._witness, self._peer.node_name, self._witness.log.clock
-        if not ours.relays(node) or clock.monotonic() < self._not_before:
+        if not self._wanted and not ours.relays(node):
             return False
-        due = await ours.log.database.read(read_due_tiles, ours.topic_id, node)
+        self._not_before = {tree: time for tree, time in self._not_before.items() if time > clock.monotonic()}
+        due = await self._read_due()
         if due is None:
+            self._wanted.clear()
             return False
         checkpoint, tree = due
         question = ask_tiles(checkpoint, tree)
@@ -58,11 +68,17 @@ class TilePulling:
         self._refused = ""
         ours.metrics.history_pulled(ours.config().name, node, "stored")
         kept = await ours.log.database.write(keep_tiles, ours.topic_id, checked, clock.now())
-        return kept and await ours.log.database.read(read_due_tiles, ours.topic_id, node) is not None
+        return kept and await self._read_due() is not None
+
+    async def _read_due(self) -> DueTiles | None:
+        ours, node = self._witness, self._peer.node_name
+        of = node if ours.relays(node) else ""
+        read = ours.log.database.read
+        return await read(read_due_tiles, ours.topic_id, of, [*self._wanted], [*self._not_before])
 
     def _give_up(self, checkpoint: RelayedCheckpoint, error: str) -> None:
         ours, group, node = self._witness, self._witness.config().name, self._peer.node_name
-        self._not_before = ours.log.clock.monotonic() + AGAIN_SECONDS
+        self._not_before[checkpoint.origin] = ours.log.clock.monotonic() + AGAIN_SECONDS
         ours.metrics.history_pulled(group, node, "refused")
         if error != self._refused:  # once, and not each minute
             self._refused = error
@@ -70,12 +86,17 @@ class TilePulling:
             logger.error("history tiles refused", extra=about)
 
 
-def read_due_tiles(conn: Connection, topic_id: int, node: str) -> tuple[RelayedCheckpoint, Tree | None] | None:
-    """Return a witnessed checkpoint of a node's tree of which tiles are missing, with what is kept of the tree.
+def read_due_tiles(
+    conn: Connection, topic_id: int, node: str, wanted: Sequence[str], paused: Collection[str]
+) -> DueTiles | None:
+    """Return a witnessed checkpoint of which tiles are missing: of a tree of the node, or of one of the trees `wanted`.
 
-    Of several trees, the one that was opened last comes first. None if no tile is missing.
+    Of a node's trees, the one that was opened last comes first. None if no tile is missing, except of `paused` trees.
     """
-    for held in read_of(conn, topic_id, node):
+    trees = [*read_of(conn, topic_id, node), *(find_witnessed(conn, topic_id, origin) for origin in wanted)]
+    for held in trees:
+        if held is None or held.origin in paused:
+            continue
         tree = find_tree_of(conn, topic_id, held.origin)
         if (0 if tree is None else tree.size) < held.size:
             return RelayedCheckpoint(held.origin, held.log_key, held.size, held.root, held.note, held.opened_at), tree

@@ -195,9 +195,12 @@ class TilesAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NoteAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A checkpoint, as it would be offered to the asking node; for its members see `Offer`."""
+    """A checkpoint, as it would be offered to the asking node; for its members see `Offer`.
 
-    note: _Note
+    With an empty `note`, the answering node can prove nothing of the tree, or less than the asking node holds.
+    """
+
+    note: _Note = ""
     proof: _Hashes = ()
     opening: OpeningProof | None = None
 

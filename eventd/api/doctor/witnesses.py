@@ -8,21 +8,26 @@ from dataclasses import dataclass
 from eventd.api.doctor.report import Check, CheckStatus
 from eventd.log.core.topic_row import find_topic
 from eventd.log.history.trees import find_open_tree
+from eventd.log.witnesses.checking import read_overdue
 from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
 from eventd.log.witnesses.findings import OPEN_KINDS, FindingKind, HistoryFinding, read_findings
-from eventd.log.witnesses.keys import StoredKey, read_keys
+from eventd.log.witnesses.keys import LOG, StoredKey, read_keys
 from eventd.log.witnesses.witnessed import read_witnessed
 from eventd.resources.configuration import GroupConfig, topic_of
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.text.duration import HOUR, format_duration
 from federation.history.witnessing import KeySource
 
 NOT_COSIGNED = HOUR
 """From this age of what a peer has not cosigned, in microseconds, it is reported."""
+CHECKED_WITHIN = 60 * SECOND
+"""From this delay of a check on, in microseconds, it is reported."""
 MOST_SHOWN = 5
 """How many findings of a group are listed."""
 _CODES = {
     FindingKind.FORK: "history-fork",
+    FindingKind.REFUTED: "history-refuted",
     FindingKind.ROLLED_BACK: "history-rolled-back",
     FindingKind.OLDER_COPY: "history-older-copy",
     FindingKind.UNPROVEN: "history-unproven",
@@ -32,7 +37,11 @@ _RESET = "routerctl log witnesses reset {node} --group {group}"
 
 @dataclass(frozen=True, slots=True)
 class WitnessState:
-    """What is known of a group's witnesses. `ages`: for how many microseconds each peer has not cosigned."""
+    """What is known of a group's witnesses. `ages`: for how many microseconds each peer has not cosigned.
+
+    `overdue`: for how many microseconds events should have been checked; None if they are not checked. `pins`: whether
+    the key of any tree is declared.
+    """
 
     group: str
     witnesses: list[Witness]
@@ -40,6 +49,8 @@ class WitnessState:
     keys: list[StoredKey]
     held_nodes: list[str]
     findings: list[HistoryFinding]
+    overdue: int | None = None
+    pins: bool = True
 
 
 def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> WitnessState | None:
@@ -55,6 +66,8 @@ def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> Witnes
         read_keys(conn, topic.id),
         sorted({one.node for one in read_witnessed(conn, topic.id)}),
         [one for one in read_findings(conn, topic.id) if one.confirmed_at is None and one.kind in OPEN_KINDS],
+        read_overdue(conn, topic.id, now) if group.verifies_history else None,
+        any(kind == LOG for _, kind in group.history_pins),
     )
 
 
@@ -76,6 +89,7 @@ def check_witnesses(state: WitnessState) -> Iterator[Check]:
                 peer=key.node,
             )
     yield from _check_findings(state)
+    yield from _check_verifying(state)
     yield from _note_weak(state)
 
 
@@ -114,11 +128,26 @@ def _check_witness(state: WitnessState, witness: Witness) -> Iterator[Check]:
         )
 
 
+def _check_verifying(state: WitnessState) -> Iterator[Check]:
+    """Yield what keeps mode `verify` from proving anything, or from doing it in time."""
+    if state.overdue is None:
+        return
+    name = f"{state.group} history"
+    if not state.pins:
+        detail = "events are checked, but no logKey of another node is pinned: what comes over a relay stays unproven"
+        remedy = "pin the keys in spec.history.keys of the EventGroup; at the node, `routerctl log keys` prints its key"
+        yield Check(name, CheckStatus.WARN, "history-verify-unpinned", detail, remedy, group=state.group)
+    if state.overdue > CHECKED_WITHIN:
+        detail = f"events have waited for {format_duration(state.overdue // SECOND * SECOND)} for their check"
+        remedy = "see if the node runs and how busy it is, and its log"
+        yield Check(name, CheckStatus.WARN, "history-check-behind", detail, remedy, group=state.group)
+
+
 def _check_findings(state: WitnessState) -> Iterator[Check]:
     for one in state.findings[-MOST_SHOWN:]:
         yield Check(
             f"{state.group}/{one.node} history",
-            CheckStatus.FAIL if one.kind == FindingKind.FORK else CheckStatus.WARN,
+            CheckStatus.FAIL if one.kind in (FindingKind.FORK, FindingKind.REFUTED) else CheckStatus.WARN,
             _CODES[FindingKind(one.kind)],
             f"finding {one.id}: {one.detail}",
             f"{_next_step(one)}; then confirm it: {_RESET.format(node=one.node, group=state.group)}",
@@ -130,6 +159,8 @@ def _check_findings(state: WitnessState) -> Iterator[Check]:
 def _next_step(finding: HistoryFinding) -> str:
     if finding.kind == FindingKind.OLDER_COPY:
         return "find out why the database is an older copy: the events that it lacks are at peers or in the lake"
+    if finding.kind == FindingKind.REFUTED:
+        return f"ask the operator of {finding.node} where the event comes from, and have the true one sent again"
     return f"ask the operator of {finding.node}"
 
 

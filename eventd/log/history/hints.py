@@ -15,19 +15,31 @@ from federation.history.leaf_hints import LeafPlace, find_place, move_places, re
 
 
 def keep_hints(
-    conn: Connection, topic_id: int, places: Sequence[LeafPlace], sent: Sequence[int], stored: Sequence[int]
+    conn: Connection,
+    topic_id: int,
+    places: Sequence[LeafPlace],
+    sent: Sequence[int],
+    stored: Sequence[int],
+    due: int | None = None,
 ) -> None:
-    """Store the places of new events, with the position of each one at its sender and in this log."""
+    """Store the places of new events, with the position of each one at its sender and in this log.
+
+    `due`: when they are to be checked; None: not at all. Events without a place then have a row, too, which goes when
+    it was checked.
+    """
     found = move_places(places, sent, stored)
     if not any(place.leaf for place in found):
+        if due is not None:
+            row = {"topic_id": topic_id, "position": stored[0], "upto": stored[-1], "places": "", "due": due}
+            insert_row(conn, "leaf_hints", row)
         return
     before = _find_row(conn, topic_id, stored[0] - 1)
     if before is not None and len(found) == 1 and before.hint == (found[0].tree, found[0].leaf - 1):
         # As with one event after another: the last row continues, and no other one is needed.
-        sql = "UPDATE leaf_hints SET upto = ? WHERE topic_id = ? AND position = ?"
-        execute(conn, sql, (stored[-1], topic_id, before.position))
+        sql = "UPDATE leaf_hints SET upto = ?, due = coalesce(due, ?) WHERE topic_id = ? AND position = ?"
+        execute(conn, sql, (stored[-1], due, topic_id, before.position))
         return
-    row = {"topic_id": topic_id, "position": stored[0], "upto": stored[-1], "places": write_places(found)}
+    row = {"topic_id": topic_id, "position": stored[0], "upto": stored[-1], "places": write_places(found), "due": due}
     insert_row(conn, "leaf_hints", row)
 
 

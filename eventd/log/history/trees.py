@@ -231,6 +231,12 @@ def find_hash(conn: Connection, tree_id: int, leaf: bytes) -> int | None:
     return None
 
 
+def has_all_tiles(conn: Connection, tree: Tree) -> bool:
+    """Return whether no tile of level 0 of a tree was pruned."""
+    ((count,),) = fetch(conn, "SELECT count(*) FROM tiles WHERE tree = ? AND level = 0", (tree.id,))
+    return int(count) == -(-tree.size // TILE_WIDTH)
+
+
 def write_tiles(conn: Connection, tree_id: int, tiles: Mapping[TileAddress, bytes]) -> None:
     """Store tiles; they replace stored tiles that had fewer entries."""
     execute_many(

@@ -21,6 +21,7 @@ from eventd.log.cursors.dead_letters import delete_some_dead_letters
 from eventd.log.cursors.holding import read_held_position
 from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
 from eventd.log.history.hints import delete_hints
+from eventd.log.history.refuted import delete_refuted
 from eventd.log.history.trees import Tree, find_open_tree
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import Connection
@@ -87,6 +88,7 @@ def evict(
     noted = _delete_ids(conn, topic, going) if topic_deleted else _note_losses(conn, topic, going, now, expired)
     removed = remove_prefix(conn, topic, [*going.blocks[:-1], going.whole], upto, noted)
     delete_hints(conn, topic_id, removed.evicted_position)
+    delete_refuted(conn, topic_id, removed.evicted_position)
     return Eviction(upto - topic.evicted_seq, upto, more=target > upto and not going.held)
 
 

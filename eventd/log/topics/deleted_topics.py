@@ -43,6 +43,7 @@ _TABLES = {
     "history_findings": ("id",),
     "trees": ("id",),
     "leaf_hints": ("topic_id", "position"),
+    "refuted_events": ("topic_id", "position"),
 }
 """The tables whose rows belong to a topic, with their key columns. Each has an index that begins with `topic_id`."""
 _OF_TREES = {"tiles": ("tree", "level", "number"), "checkpoints": ("tree", "size"), "witnesses": ("tree", "peer")}

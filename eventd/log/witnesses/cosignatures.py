@@ -80,15 +80,19 @@ def _prove(conn: Connection, tree: Tree, signed: StoredCheckpoint, old: int) -> 
     return Offer(note, 0, (), tree.opening, path, read_rotations_before(conn, tree))
 
 
-def prove_last(conn: Connection, topic_id: int, origin: str, old: int) -> Offer:
-    """Return the last checkpoint of a tree whose tiles are kept here, as it is offered to a node that holds `old`
-    leaves. Raises MalformedHistory."""
+def prove_last(conn: Connection, topic_id: int, origin: str, old: int) -> Offer | None:
+    """Return the last checkpoint of a tree whose tiles are kept here, as it is offered to a node that holds `old`.
+
+    None if the tree is not kept, or has fewer leaves, or tiles that the proof needs are pruned.
+    """
     tree = find_tree_of(conn, topic_id, origin)
     signed = None if tree is None else read_checkpoint_of(conn, tree.id)
     if tree is None or signed is None or old > signed.size:
-        size = 0 if signed is None else signed.size
-        raise MalformedHistory(f"{origin} has {size} signed leaves here, and not {max(old, 1)}", reason="size")
-    return _prove(conn, tree, signed, old)
+        return None
+    try:
+        return _prove(conn, tree, signed, old)
+    except MalformedHistory:
+        return None
 
 
 def keep_cosignature(conn: Connection, tree_id: int, peer: str, size: int, signature: NoteSignature, now: int) -> bool:

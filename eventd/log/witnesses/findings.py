@@ -32,11 +32,19 @@ class FindingKind(StrEnum):
     """Two sizes of it were seen by different nodes, and its node has not proven yet that they fit together."""
     UNPROVEN = "unproven"
     """The same, for a day; or it names a tree before it that was never seen."""
+    REFUTED = "refuted"
+    """It does not have an event that its node is said to have admitted; `node` is the node that sent the event."""
     RESET = "reset"
     """An operator had this node forget what it held of it."""
 
 
-OPEN_KINDS: Final = (FindingKind.FORK, FindingKind.ROLLED_BACK, FindingKind.OLDER_COPY, FindingKind.UNPROVEN)
+OPEN_KINDS: Final = (
+    FindingKind.FORK,
+    FindingKind.REFUTED,
+    FindingKind.ROLLED_BACK,
+    FindingKind.OLDER_COPY,
+    FindingKind.UNPROVEN,
+)
 """The kinds that an operator should look at."""
 
 
@@ -81,7 +89,10 @@ def keep_finding(conn: Connection, topic_id: int, found: NewFinding, now: int) -
     if fetch(conn, same, (topic_id, found.origin, found.kind.value, found.other_note)):
         return False
     count = "SELECT count(*) FROM history_findings WHERE topic_id = ? AND confirmed_at IS NULL"
-    if fetch(conn, f"{count} AND origin = ?", (topic_id, found.origin))[0][0] >= MOST_FINDINGS:
+    # A relay that invents events must not use up the findings about what the tree's own node does.
+    alike = "=" if found.kind is FindingKind.REFUTED else "<>"
+    of_tree = topic_id, found.origin, FindingKind.REFUTED.value
+    if fetch(conn, f"{count} AND origin = ? AND kind {alike} ?", of_tree)[0][0] >= MOST_FINDINGS:
         return False
     of_node = topic_id, found.node, found.kind.value
     if fetch(conn, f"{count} AND node = ? AND kind = ?", of_node)[0][0] >= MOST_OF_NODE:

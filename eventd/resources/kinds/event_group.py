@@ -270,10 +270,11 @@ class StatusSharing(Spec):
 class History(Spec):
     """The verifiable history of what this node admits to the group."""
 
-    mode: Literal["record", "off"] = Field(
+    mode: Literal["verify", "record", "off"] = Field(
         default="off",
         description="record: this node keeps a Merkle tree of the events that enter the group here, and signs"
-        " checkpoints of it; off: it does not, and ends a tree that it has kept.",
+        " checkpoints of it; verify: it also compares the events of other nodes with the trees of those nodes; off: it"
+        " does neither, and ends a tree that it has kept.",
     )
     max_bytes: Annotated[Size, size_between(0, LARGEST)] = Field(
         default=1 << 30,

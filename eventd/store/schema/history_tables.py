@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from eventd.store.schema.columns import Micros, metadata, serial
+from eventd.store.schema.columns import Micros, index_of_some, metadata, serial
 
 trees = sa.Table(
     "trees",
@@ -42,6 +42,22 @@ leaf_hints = sa.Table(
     sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),  # of the first record of a batch
     sa.Column("upto", sa.BigInteger, nullable=False),  # position of the last one
     sa.Column("places", sa.Text, nullable=False),  # as in the header Eventd-Leaves, by positions of this log
+    # Up to which position its events were compared with the tiles; 0: not at all.
+    sa.Column("checked", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.Column("due", Micros, nullable=True),  # when the next of them is compared; empty: none is
+    index_of_some("leaf_hints_due", "topic_id", "due", where="due IS NOT NULL"),
+)
+
+refuted_events = sa.Table(
+    "refuted_events",
+    metadata,
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("origin", sa.Text, nullable=False),  # of the tree that refutes it
+    sa.Column("leaf", sa.BigInteger, nullable=False),  # where it was said to be
+    sa.Column("refuted_at", Micros, nullable=False),
+    sa.Index("refuted_events_id", "topic_id", "event_id"),
 )
 
 checkpoints = sa.Table(

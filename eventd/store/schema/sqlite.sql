@@ -190,4 +190,8 @@ CREATE INDEX history_findings_origin ON history_findings (topic_id, origin);
 CREATE TABLE witnesses ( tree BIGINT NOT NULL, peer TEXT NOT NULL, size BIGINT NOT NULL, cosigned_at BIGINT, state
     TEXT DEFAULT '' NOT NULL, detail TEXT DEFAULT '' NOT NULL, asked_at BIGINT NOT NULL, PRIMARY KEY (tree, peer) );
 CREATE TABLE leaf_hints ( topic_id BIGINT NOT NULL, position BIGINT NOT NULL, upto BIGINT NOT NULL, places TEXT NOT
-    NULL, PRIMARY KEY (topic_id, position) );
+    NULL, checked BIGINT DEFAULT 0 NOT NULL, due BIGINT, PRIMARY KEY (topic_id, position) );
+CREATE INDEX leaf_hints_due ON leaf_hints (topic_id, due) WHERE due IS NOT NULL;
+CREATE TABLE refuted_events ( topic_id BIGINT NOT NULL, position BIGINT NOT NULL, event_id TEXT NOT NULL, origin TEXT
+    NOT NULL, leaf BIGINT NOT NULL, refuted_at BIGINT NOT NULL, PRIMARY KEY (topic_id, position) );
+CREATE INDEX refuted_events_id ON refuted_events (topic_id, event_id);

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from eventd.store.schema.callback_tables import callback_attempts
 from eventd.store.schema.columns import Micros, by_bytes, index_of_some, metadata, serial
 from eventd.store.schema.console_tables import action_answers, actions, bulk_jobs, console_sessions, verifications
-from eventd.store.schema.history_tables import checkpoints, leaf_hints, tiles, trees
+from eventd.store.schema.history_tables import checkpoints, leaf_hints, refuted_events, tiles, trees
 from eventd.store.schema.ledger_tables import (
     forgotten,
     id_conflicts,
@@ -57,6 +57,7 @@ __all__ = [
     "plugin_runs",
     "queues",
     "refusals",
+    "refuted_events",
     "resources",
     "returned_events",
     "rm_intervals",

@@ -108,6 +108,18 @@ async def test_a_node_that_relays_nothing_of_the_peer_does_not_ask(puller: Pulle
     assert puller.source.asked == []
 
 
+async def test_a_tree_that_is_wanted_is_pulled_of_a_peer_whose_events_are_not_passed_on(puller: Puller) -> None:
+    puller.peers["b"].relay = False
+    puller.pulling.want(str(puller.source.tree.origin))
+    for _ in range(2):
+        assert await puller.pulling.pull() is False
+    assert await puller.kept() == 3
+    puller.source.tree.grow("z")
+    await puller.witness(3)
+    assert await puller.pulling.pull() is False
+    assert await puller.kept() == 3, "it is pulled when it is wanted again"
+
+
 @pytest.mark.parametrize(
     "given",
     [TilesAnswer(tiles=(plain.b64(bytes(96)),)), HistoryUntold(REFUSED), HistoryUntold(INVALID)],

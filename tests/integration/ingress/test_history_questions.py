@@ -15,6 +15,7 @@ from federation.history.exchange import (
     HISTORY_QUESTION_BYTES,
     ConsistencyQuestion,
     KeysQuestion,
+    NoteQuestion,
     RangeAnswer,
     RangeQuestion,
     TilesQuestion,
@@ -146,6 +147,9 @@ async def test_an_own_tree_is_proven_and_its_tiles_are_sent_up_to_what_is_signed
     tiles = await ask(sender, encode_history(TilesQuestion(tree=origin, first=0, count=1, size=1)))
     opening = b"\0" + tiles["opening"].encode()
     assert tiles["tiles"] == [write_base64(hash_leaf(opening))]
+    shown = await ask(sender, encode_history(NoteQuestion(tree=origin)))
+    assert shown["opening"]["note"] == tiles["opening"]
+    assert await ask(sender, encode_history(NoteQuestion(tree=origin, old=9))) == {}
     beyond = encode_history(TilesQuestion(tree=origin, first=0, count=1, size=9))
     assert refusal(await send(sender, sender.ask_history(beyond))) == (400, "malformed")
 

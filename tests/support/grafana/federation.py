@@ -272,7 +272,7 @@ def _witnesses() -> Row:
                         f"{_NAME}: {{{{result}}}}",
                     )
                 ],
-                width=6,
+                width=8,
             ),
             time_series(
                 "Hashes for relaying",
@@ -284,7 +284,19 @@ def _witnesses() -> Row:
                         f"{_NAME}: {{{{result}}}}",
                     )
                 ],
-                width=6,
+                width=8,
+            ),
+            time_series(
+                "Checked events",
+                "Events of other nodes that were compared with the trees of those nodes, by result.",
+                "ops",
+                [
+                    Query(
+                        rate("routerd_eventd_history_verified_total", "instance, group, result"),
+                        "{{group}}: {{result}}",
+                    )
+                ],
+                width=8,
             ),
             time_series(
                 "Age of what is not cosigned",
@@ -292,7 +304,7 @@ def _witnesses() -> Row:
                 "s",
                 [Query(f"max by ({_LINK}) ({series('routerd_eventd_history_witnessed_age_seconds')})", _NAME)],
                 limits=steps((3600, WARN)),
-                width=6,
+                width=12,
             ),
             time_series(
                 "Findings",
@@ -305,7 +317,7 @@ def _witnesses() -> Row:
                     )
                 ],
                 limits=steps((1, WARN)),
-                width=6,
+                width=12,
             ),
         ],
     )

@@ -63,7 +63,7 @@ def _show_group(conn: Connection, group: GroupConfig) -> dict[str, Any]:
     return {
         "group": group.name,
         "node": group.node_name,
-        "mode": "record" if group.keeps_history else "off",
+        "mode": group.history_mode,
         "trees": [_show_tree(conn, tree, present) for tree in trees],
         "relayed": [_show_tree(conn, tree, present) for tree in read_relayed_trees(conn, topic.id)],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eventd.api.doctor.witnesses import NOT_COSIGNED, WitnessState, check_witnesses
+from eventd.api.doctor.witnesses import CHECKED_WITHIN, NOT_COSIGNED, WitnessState, check_witnesses
 from eventd.log.witnesses.cosignatures import Witness
 from eventd.log.witnesses.findings import HistoryFinding
 from eventd.log.witnesses.keys import StoredKey
@@ -64,6 +64,20 @@ def test_findings_stay_until_they_are_confirmed() -> None:
     *others, own = [check.remedy for check in check_witnesses(facts)]
     assert all(remedy.startswith("ask the operator of b;") for remedy in others)
     assert own.startswith("find out why the database is an older copy")
+
+
+def test_a_refuted_event_fails_and_names_the_node_that_brought_it() -> None:
+    facts = replace(FINE, findings=[HistoryFinding(7, "o", "b", "refuted", 3, 1, "", "", "no leaf has it", 1, None)])
+    assert said(facts) == [("history-refuted", "fail", "b")]
+    [check] = check_witnesses(facts)
+    assert check.remedy.startswith("ask the operator of b where the event comes from")
+
+
+def test_checks_that_are_late_or_have_no_declared_key_are_named() -> None:
+    assert said(replace(FINE, overdue=CHECKED_WITHIN)) == []
+    assert said(replace(FINE, overdue=CHECKED_WITHIN + 1)) == [("history-check-behind", "warn", "")]
+    assert said(replace(FINE, overdue=0, pins=False)) == [("history-verify-unpinned", "warn", "")]
+    assert said(replace(FINE, pins=False)) == [], "a node that only records needs no pins"
 
 
 def test_weak_keys_and_a_lack_of_third_nodes_are_no_faults() -> None:

@@ -1,0 +1,329 @@
+"""Compares events of other nodes with the trees of those nodes: whether each has the leaf that its sender stated.
+
+What is stated is a hint. If it is wrong, the event is looked for in all tiles of its node, and the hint is corrected.
+An event is refuted only if a tree covers the stated leaf and no leaf of its node is the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from eventd.log.core.head import lock_head
+from eventd.log.core.scan import scan
+from eventd.log.history.refuted import RefutedRecord, keep_refuted
+from eventd.log.history.trees import DAY, MINUTE, Tree, find_hash, has_all_tiles, read_relayed_trees, read_tiles
+from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding
+from eventd.log.witnesses.witnessed import find_witnessed
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
+from federation.digest import digest
+from federation.errors import Malformed
+from federation.event import read_outlines
+from federation.history.checkpoints import LogOrigin, read_origin
+from federation.history.entries import event_entry
+from federation.history.leaf_hints import LeafPlace, find_place, join_places, read_places, write_places
+from federation.history.merkle import HASH_SIZE, hash_leaf
+from federation.history.tiles import TILE_WIDTH
+from federation.loops import Path, decode_path
+
+MOST_EVENTS: Final = 512
+"""How many events one step compares, about a millisecond."""
+MOST_ROWS: Final = 128
+"""How many rows of hints one step reads."""
+MOST_SEARCHES: Final = 16
+"""How many events one step looks for in all tiles of their nodes."""
+WAITING_EVENTS: Final = 8
+"""As how many events a row counts whose next event cannot be compared yet."""
+WAIT: Final = MINUTE // 6
+"""After how long an event that no tile covers yet is looked at again."""
+GRACE: Final = MINUTE // 2
+"""So long after its arrival an event is not refuted: its node may seal it later than it is passed on."""
+LONGEST: Final = DAY
+"""For how long an event may wait for tiles that cover it."""
+
+
+class LeafVerdict(StrEnum):
+    """What the tree of its node says of an event."""
+
+    VERIFIED = "verified"
+    """The tree has the event."""
+    REFUTED = "refuted"
+    """The tree covers the stated leaf, and the event is no leaf of its node."""
+    UNPROVEN = "unproven"
+    """Nothing can be said: no leaf was stated, or nothing proves the tree here."""
+
+
+class CheckScope(NamedTuple):
+    """A group whose events are checked. `pinned`: nodes whose keys are declared; `peers`: nodes that can be asked."""
+
+    topic_id: int
+    group: str
+    pinned: Collection[str]
+    peers: Collection[str]
+
+
+class RefutedEvent(NamedTuple):
+    """An event that a tree refutes: `leaf` is where it was said to be, `hash` its own leaf's, `other` the one there.
+
+    `sender`: the node that brought it.
+    """
+
+    position: int
+    event_id: str
+    digest: str
+    tree: Tree
+    leaf: int
+    hash: bytes
+    other: bytes
+    sender: str
+
+
+@dataclass
+class CheckedRow:
+    """What was found out about a row of hints: up to position `checked`, with `before` and `upto` as the row had them.
+
+    `due`: when the next event is to be compared. `places`: hints that were corrected.
+    """
+
+    position: int
+    upto: int
+    before: int
+    checked: int
+    due: int
+    verified: int = 0
+    unproven: int = 0
+    refuted: list[RefutedEvent] = field(default_factory=list)
+    places: str | None = None
+
+
+@dataclass
+class CheckedStep:
+    """What one step has found out. `wanted`: trees that are missing, with the peer to ask. `more`: another step is due.
+
+    `since`: when the first row was due.
+    """
+
+    rows: list[CheckedRow] = field(default_factory=list)
+    wanted: dict[tuple[str, str], None] = field(default_factory=dict)
+    more: bool = False
+    since: int | None = None
+
+
+def read_overdue(conn: Connection, topic_id: int, now: int) -> int:
+    """Return for how many microseconds the check of events has been due; 0: nothing is."""
+    sql = "SELECT min(due) FROM leaf_hints WHERE topic_id = ? AND due <= ?"
+    ((since,),) = fetch(conn, sql, (topic_id, now))
+    return 0 if since is None else now - int(since)
+
+
+def check_due(conn: Connection, scope: CheckScope, now: int) -> CheckedStep:
+    """Compare the next events with the tiles of their nodes' trees, in a read: nothing is locked."""
+    sql = (
+        "SELECT position, upto, places, checked, due FROM leaf_hints WHERE topic_id = ? AND due <= ?"
+        f" ORDER BY due, position LIMIT {MOST_ROWS}"
+    )
+    rows = fetch(conn, sql, (scope.topic_id, now))
+    step = CheckedStep(more=len(rows) == MOST_ROWS, since=rows[0][4] if rows else None)
+    if rows:
+        checker = _Checker(conn, scope, now, step)
+        for position, upto, places, checked, _ in rows:
+            if checker.is_spent:
+                step.more = True
+                break
+            step.rows.append(checker.check_row(position, upto, read_places(places), checked))
+    return step
+
+
+class _Event(NamedTuple):
+    position: int
+    path: Path
+    body: str
+    recorded_at: int
+
+
+class _Checker:
+    """Compares the events of one step, in one transaction."""
+
+    def __init__(self, conn: Connection, scope: CheckScope, now: int, step: CheckedStep) -> None:
+        self._conn = conn
+        self._scope = scope
+        self._now = now
+        self._step = step
+        self._known = [(read_origin(tree.origin), tree) for tree in read_relayed_trees(conn, scope.topic_id)]
+        self._trees = {origin.tree: (origin, tree) for origin, tree in self._known}
+        self._witnessed: dict[str, bool] = {}
+        self._tiles: dict[tuple[int, int], bytes] = {}
+        self._events, self._searches = MOST_EVENTS, MOST_SEARCHES
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the step has done what one step may do."""
+        return self._events <= 0 or self._searches <= 0
+
+    def check_row(self, position: int, upto: int, places: Sequence[LeafPlace], checked: int) -> CheckedRow:
+        """Compare the events of a row, up to one that must wait, or to the end of the step."""
+        found = CheckedRow(position, upto, checked, max(checked, position - 1), self._now)
+        corrected: list[LeafPlace] = []
+        for event in self._events_of(found.checked, upto):
+            if self.is_spent:
+                self._step.more = True
+                break
+            self._events -= 1
+            verdict = self._judge(event, find_place(places, event.position), found, corrected)
+            if verdict is None:
+                self._events -= WAITING_EVENTS
+                break
+            found.verified += verdict is LeafVerdict.VERIFIED
+            found.unproven += verdict is LeafVerdict.UNPROVEN
+            found.checked = event.position
+        else:
+            found.checked = upto  # also where the last records were evicted
+        if corrected:
+            found.places = _correct(places, corrected, upto)
+        return found
+
+    def _events_of(self, after: int, upto: int) -> Iterator[_Event]:
+        for block in scan(self._conn, self._scope.topic_id, after, upto):
+            for at, (path, body) in enumerate(block.entries(), block.position):
+                if body and path:
+                    try:
+                        yield _Event(at, decode_path(path), body, block.recorded_at)
+                    except Malformed:
+                        continue
+
+    def _judge(
+        self, event: _Event, hint: tuple[str, int], row: CheckedRow, corrected: list[LeafPlace]
+    ) -> LeafVerdict | None:
+        """Return the verdict on an event; None if it must wait until `row.due`."""
+        (name, index), node = hint, event.path[0]
+        if not index:
+            return LeafVerdict.UNPROVEN
+        origin, tree = self._trees.get(name, (None, None))
+        if tree is None or origin is None or tree.size <= index:
+            return self._wait(event, LogOrigin(self._scope.group, node, name), row)
+        there = self._leaf_at(tree, index) if origin.node == node else b""
+        if there is None:  # pruned
+            return LeafVerdict.UNPROVEN
+        leaf = hash_leaf(event_entry(text := digest(event.body.encode())))
+        if there == leaf:
+            return LeafVerdict.VERIFIED
+        found = self._search(node, leaf)
+        if found is not None:
+            corrected.append(LeafPlace(event.position, found[1], found[0]))
+            return LeafVerdict.VERIFIED
+        if origin.node != node or not has_all_tiles(self._conn, tree):
+            return LeafVerdict.UNPROVEN
+        if self._now < event.recorded_at + GRACE:
+            self._want(event, origin)
+            row.due = event.recorded_at + GRACE
+            return None
+        event_id = read_outlines([event.body])[0].id
+        sender = event.path[-1]
+        row.refuted.append(RefutedEvent(event.position, event_id, text.hex(), tree, index, leaf, there, sender))
+        return LeafVerdict.REFUTED
+
+    def _wait(self, event: _Event, origin: LogOrigin, row: CheckedRow) -> LeafVerdict | None:
+        """Have the tiles fetched that cover an event, if they can prove anything here."""
+        name = str(origin)
+        if name not in self._witnessed:
+            self._witnessed[name] = find_witnessed(self._conn, self._scope.topic_id, name) is not None
+        is_known = self._witnessed[name] or origin.node in (*self._scope.pinned, event.path[-1])
+        if not is_known or self._now > event.recorded_at + LONGEST or not self._want(event, origin):
+            return LeafVerdict.UNPROVEN
+        row.due = self._now + WAIT
+        return None
+
+    def _want(self, event: _Event, origin: LogOrigin) -> bool:
+        """Have a peer asked about a tree: its own node, or the node that brought the event; False if neither can be."""
+        for node in (origin.node, event.path[-1]):
+            if node in self._scope.peers:
+                self._step.wanted[node, str(origin)] = None
+                return True
+        return False
+
+    def _leaf_at(self, tree: Tree, index: int) -> bytes | None:
+        number, at = divmod(index, TILE_WIDTH)
+        if (tree.id, number) not in self._tiles:
+            self._tiles[tree.id, number] = dict(read_tiles(self._conn, tree.id, 0, number, 1)).get(number, b"")
+        return self._tiles[tree.id, number][at * HASH_SIZE : (at + 1) * HASH_SIZE] or None
+
+    def _search(self, node: str, leaf: bytes) -> tuple[str, int] | None:
+        """Return the tree of a node that has this leaf, with its index; None if none has it."""
+        for origin, tree in self._known:
+            if origin.node == node:
+                self._searches -= 1
+                index = find_hash(self._conn, tree.id, leaf)
+                if index:
+                    return origin.tree, index
+        return None
+
+
+def _correct(places: Sequence[LeafPlace], corrected: Sequence[LeafPlace], upto: int) -> str | None:
+    """Return the places with those of some positions corrected; None if they do not fit into a row any more."""
+    found = {place.position: place for place in places}
+    for place in corrected:
+        after = place.position + 1
+        name, leaf = find_place(places, after)
+        if after <= upto:
+            found.setdefault(after, LeafPlace(after, leaf, name if leaf else ""))
+        found[place.position] = place
+    text = write_places(join_places(found[position] for position in sorted(found)))
+    return text if read_places(text) and find_place(read_places(text), corrected[-1].position)[1] else None
+
+
+class CheckCounts(NamedTuple):
+    """How many events had which verdict, and how many of the refutations are findings that were not known before."""
+
+    verdicts: dict[LeafVerdict, int]
+    findings: int
+
+
+def keep_checked(conn: Connection, topic_id: int, rows: Sequence[CheckedRow], now: int) -> CheckCounts:
+    """Store what was found out about rows that have not been checked by another process meanwhile."""
+    if any(row.refuted for row in rows):
+        lock_head(conn)  # before the rows, as an append does
+    counts, findings = dict.fromkeys(LeafVerdict, 0), 0
+    sql = (
+        "UPDATE leaf_hints SET checked = ?, due = CASE WHEN upto > ? THEN ? END"
+        " WHERE topic_id = ? AND position = ? AND checked = ?"
+    )
+    for row in rows:
+        of = topic_id, row.position
+        if not execute(conn, sql, (row.checked, row.checked, row.due, *of, row.before)):
+            continue
+        if row.places is not None:  # unless the row has grown meanwhile: then the hint stays wrong
+            changed = "UPDATE leaf_hints SET places = ? WHERE topic_id = ? AND position = ? AND upto = ?"
+            execute(conn, changed, (row.places, *of, row.upto))
+        gone = "DELETE FROM leaf_hints WHERE topic_id = ? AND position = ? AND places = '' AND due IS NULL"
+        execute(conn, gone, of)
+        counts[LeafVerdict.VERIFIED] += row.verified
+        counts[LeafVerdict.UNPROVEN] += row.unproven
+        counts[LeafVerdict.REFUTED] += len(row.refuted)
+        findings += sum(_keep_refuted(conn, topic_id, event, now) for event in row.refuted)
+    return CheckCounts(counts, findings)
+
+
+def _keep_refuted(conn: Connection, topic_id: int, event: RefutedEvent, now: int) -> bool:
+    record = RefutedRecord(event.position, event.event_id, event.tree.origin, event.leaf, now)
+    keep_refuted(conn, topic_id, record)
+    held = find_witnessed(conn, topic_id, event.tree.origin)
+    detail = (
+        f"{event.sender} sent the event {event.event_id} (position {event.position}, digest {event.digest}) as leaf"
+        f" {event.leaf} of {event.tree.origin}: the hash there is {event.other.hex()}, that of the event is"
+        f" {event.hash.hex()}, and none of {event.tree.size} leaves has it. Its id is free again: have the true event"
+        " sent again"
+    )
+    found = NewFinding(
+        origin=event.tree.origin,
+        node=event.sender,
+        kind=FindingKind.REFUTED,
+        size=event.tree.size,
+        other_size=event.leaf,
+        note="" if held is None else held.note,
+        other_note=f"refuted {event.position} {event.digest}",
+        detail=detail,
+    )
+    return keep_finding(conn, topic_id, found, now)
