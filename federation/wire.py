@@ -134,13 +134,15 @@ def read_header(path: str, headers: dict[str, str]) -> LinkQuery:
 class Refusal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One line that a receiver refused. `id` is empty if it could not be read; reasons are in `peers.REFUSALS`.
 
-    `owner` is set for `id_conflict`: the source of the event that has the id at the receiver.
+    `owner` and `digest` are set for `id_conflict`: the source of the event that has the id at the receiver, and the
+    SHA-256 of its canonical form in hexadecimal.
     """
 
     position: Position
     id: str
     reason: str
     owner: str = ""
+    digest: str = ""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

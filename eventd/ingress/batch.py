@@ -175,7 +175,9 @@ class StoreBatch:
         if not appended.count(Outcome.CONFLICT):
             return []
         at, ids = self._batch.positions, self._batch.drafts.event_ids
-        return [Refusal(at[n], ids[n], "id_conflict", owner.source) for n, owner in appended.owners.items()]
+        return [
+            Refusal(at[n], ids[n], "id_conflict", owner.source, owner.digest) for n, owner in appended.owners.items()
+        ]
 
     def _receipt(self, accepted: int, duplicates: int, refused: Sequence[Refusal], now: int) -> Receipt:
         header = self._batch.header

@@ -49,7 +49,7 @@ from federation.wire import (
 )
 
 V2 = "v2"
-REFUSAL = 128
+REFUSAL = 256
 """Bytes that a receipt may have for each line that it refuses, besides the line's id."""
 BATCH_IDS = 64
 """Maximum number of batches without a receipt whose ids are remembered for the next attempt."""
@@ -341,7 +341,8 @@ class PushV2:
 
     def _words(self, refusal: Refusal) -> str:
         owner = f": the id belongs to an event of {plain(refusal.owner)}" if refusal.owner else ""
-        return f"refused by {self._link.peer}{owner}"
+        mark = f" with the digest {plain(refusal.digest)}" if owner and refusal.digest else ""
+        return f"refused by {self._link.peer}{owner}{mark}"
 
     def row(self, outbound: PeerBatch, refused: Sequence[OutboundRecord], *, status: int) -> DeliveredBatch:
         """Return the ledger row for a batch, with the `refused` records among its exceptions."""

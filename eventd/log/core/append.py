@@ -19,6 +19,7 @@ from eventd.log.core.scan import blocks_at, pick_readable
 from eventd.log.core.values import NEVER, AppendResult, Drafts, LeafRun, Outcome
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
+from federation.digest import digest
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
 from federation.lines import size_of
 
@@ -47,6 +48,12 @@ class KnownId(NamedTuple):
     def gone(self) -> bool:
         """Return whether retention has removed the record."""
         return self.body is None and self.digest is not None
+
+    def named_origin(self) -> Origin | None:
+        """Return the origin of the record, with the digest that names its event; None if it is removed."""
+        if self.origin is None or self.origin.digest or not self.body:
+            return self.origin
+        return self.origin._replace(digest=digest(self.body))
 
     @property
     def lost(self) -> bool:
@@ -246,8 +253,9 @@ def read_known(conn: Connection, topic_id: int, drafts: Sequence[Candidate]) -> 
             # Only contents that a draft could equal are loaded: small drafts under the ids of large events must not
             # fill memory.
             near = any(abs(record.size - size) <= _TIMES_DIFFER for size in sizes[record.event_id])
-            body = record.body if near else ""
-            origin = Origin(record.node, record.path, record.recorded_at)
+            # One that no draft equals is in conflict with each: its digest stands for its content.
+            body, mark = (record.body, b"") if near else ("", digest(record.body))
+            origin = Origin(record.node, record.path, record.recorded_at, digest=mark)
             known[record.event_id] = KnownId(record.position, record.expires_at, body, None, origin)
     return known
 
@@ -281,7 +289,7 @@ class _Placer:
             else:
                 positions.append(known.position)
             if known is not None and outcome is Outcome.CONFLICT:
-                self.conflicts.append(IdConflict(draft.event_id, known.origin, draft.source, unit.key_id))
+                self.conflicts.append(IdConflict(draft.event_id, known.named_origin(), draft.source, unit.key_id))
             outcomes.append(outcome)
         if taken:
             ids, paths, bodies, _, _ = zip(*taken, strict=True)

@@ -26,13 +26,14 @@ class Origin(NamedTuple):
     """The origin of a stored event: its source, its encoded path, and when it was recorded (microseconds).
 
     `key_id` is the key that signed it, if the event is of this transaction, and then `recorded_at` is 0; None: the key
-    must be looked up.
+    must be looked up. `digest` is that of the event; empty if it is not computed yet.
     """
 
     source: str
     path: str
     recorded_at: int
     key_id: str | None = None
+    digest: bytes = b""
 
 
 class IdConflict(NamedTuple):
@@ -69,7 +70,7 @@ def note_conflicts(conn: Connection, topic_id: int, found: Sequence[IdConflict],
     owners = [_owner(conn, topic_id, each.owner, keys) for each in found]
     kinds: dict[tuple[str, str, str, str], tuple[int, str]] = {}
     for each, owner in zip(found, owners, strict=True):
-        kind = (*owner, each.source, each.key_id)
+        kind = (owner.source, owner.key_id, each.source, each.key_id)
         if kind not in kinds and len(kinds) >= KINDS_PER_TRANSACTION:
             kind = (UNKNOWN, UNKNOWN, UNKNOWN, each.key_id)
         kinds[kind] = (kinds.get(kind, (0, ""))[0] + 1, each.event_id)
@@ -89,14 +90,15 @@ def note_conflicts(conn: Connection, topic_id: int, found: Sequence[IdConflict],
 def _owner(conn: Connection, topic_id: int, origin: Origin | None, keys: dict[tuple[str, int], str]) -> IdOwner:
     if origin is None:
         return IdOwner(UNKNOWN, UNKNOWN)
+    mark = origin.digest.hex()
     if origin.key_id is not None:
-        return IdOwner(origin.source, origin.key_id)
+        return IdOwner(origin.source, origin.key_id, mark)
     if not origin.path:
-        return IdOwner(origin.source, "")
+        return IdOwner(origin.source, "", mark)
     came = (decode_path(origin.path)[-1], origin.recorded_at)
     if came not in keys:
         keys[came] = _key_of(conn, topic_id, *came) if len(keys) < KINDS_PER_TRANSACTION else UNKNOWN
-    return IdOwner(origin.source, keys[came])
+    return IdOwner(origin.source, keys[came], mark)
 
 
 def _key_of(conn: Connection, topic_id: int, node: str, recorded_at: int) -> str:

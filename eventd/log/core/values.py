@@ -157,11 +157,13 @@ class Outcome(IntEnum):
 class IdOwner(NamedTuple):
     """The source of the event that has an id, and the id of the key that signed the batch with that event.
 
-    `key_id` is empty if the event was emitted at this node. Each is `?` if unknown.
+    `key_id` is empty if the event was emitted at this node. Each is `?` if unknown. `digest` is that of the event's
+    canonical form, in hexadecimal; empty if the event is not stored any more.
     """
 
     source: str
     key_id: str
+    digest: str = ""
 
 
 class LeafRun(NamedTuple):

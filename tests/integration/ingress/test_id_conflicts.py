@@ -11,6 +11,7 @@ import pytest
 from eventd.errors import Conflict
 from eventd.node import gauges
 from eventd.testing import until
+from federation.digest import digest
 from federation.keys import Key
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
@@ -52,14 +53,18 @@ async def test_both_sides_of_a_conflict_are_named(pair: tuple[Site, Site]) -> No
     assert (await asyncio.to_thread(x.send, x.batch(line("t1", node="x"), line("t2", node="x")))).status == 200
     assert await _findings(b) == []
 
-    with pytest.raises(Conflict, match="taken in group edge by another event of x, which came with the key k-x"):
+    with pytest.raises(
+        Conflict, match="taken in group edge by another event of x, which came with the key k-x"
+    ) as taken:
         await b.emit("t1")
     answer = await b.ask(
         "events.emit", group="edge", events=[{"type": "t", "id": "t1"}, {"type": "t", "id": "new"}], exceptions=True
     )
-    assert answer["results"] == [
-        {"index": 0, "id": "t1", "result": "conflict", "owner": {"sourceNode": "x", "keyId": "k-x"}}
-    ]
+    marks = {record.event_id: digest(record.body).hex() for record in await b.stored()}
+    owner = {"sourceNode": "x", "keyId": "k-x", "digest": marks["t1"]}
+    assert answer["results"] == [{"index": 0, "id": "t1", "result": "conflict", "owner": owner}]
+    assert marks["t1"] in taken.value.message
+    assert taken.value.detail == {"owner": owner}  # type: ignore[attr-defined]
 
     await a.emit("t2")
     await a.apply(peer("b", b.port))
@@ -67,7 +72,7 @@ async def test_both_sides_of_a_conflict_are_named(pair: tuple[Site, Site]) -> No
     [letter] = (await a.ask("dead_letters.list", group="edge"))["deadLetters"]
     assert (letter["reason"], letter["detail"]) == (
         "id_conflict",
-        "refused by b: the id belongs to an event of x",
+        f"refused by b: the id belongs to an event of x with the digest {marks['t2']}",
     )
 
     first, second = await _findings(b)
@@ -76,9 +81,9 @@ async def test_both_sides_of_a_conflict_are_named(pair: tuple[Site, Site]) -> No
     assert "the id 't1'" in first
     assert second.startswith("1 time an event of 'a' (key 'k-a') was not stored")
     assert "of 'x' (key 'k-x')" in second
-    owner = {"owner": "x", "owner_key": "k-x"}
-    await until(lambda: _figure(b, **owner, source="b", key="") == 2, "the figure of b's own events")
-    await until(lambda: _figure(b, **owner, source="a", key="k-a") == 1, "the figure of a's events")
+    by = {"owner": "x", "owner_key": "k-x"}
+    await until(lambda: _figure(b, **by, source="b", key="") == 2, "the figure of b's own events")
+    await until(lambda: _figure(b, **by, source="a", key="k-a") == 1, "the figure of a's events")
     assert await _findings(a) == []
 
 
@@ -99,7 +104,7 @@ async def test_two_events_of_one_batch_and_one_that_is_gone(pair: tuple[Site, Si
     x = V2Sender(b.port, key=Key.hmac("k-x", SECRET, owner="x"))
     batch = x.batch(line("twice", node="x"), line("twice", node="x", subject="s"), line("last", node="x"))
     receipt = json.loads((await asyncio.to_thread(x.send, batch)).body)
-    assert [(one["id"], one["owner"]) for one in receipt["refused"]] == [("twice", "x")]
+    assert [(one["id"], one["owner"], len(one["digest"])) for one in receipt["refused"]] == [("twice", "x", 64)]
     [told] = await _findings(b)
     assert "an event of 'x' (key 'k-x') was not stored, because its id belongs to an earlier one of the same" in told
     await b.ask("events.prune", group="edge")

@@ -47,6 +47,14 @@ RESULTS = {
 }
 
 
+class IdTaken(Conflict):
+    """Another event has the id of the only event of a request; `detail` names it."""
+
+    def __init__(self, message: str, owner: IdOwner, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.detail = {"owner": _show_owner(owner)}
+
+
 def show_event(record: Record) -> dict[str, Any]:
     """Return a stored event as JSON, with the members of its envelope, its seq, its storage time and its path."""
     event = msgspec.json.decode(record.body)
@@ -150,11 +158,17 @@ def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
     where = f"came with the key {owner.key_id}" if owner.key_id else "was emitted at this node"
     if owner.key_id == UNKNOWN:
         where = "came from another node"
-    return Conflict(
-        f"the id {event_id} is taken in group {group} by another event of {owner.source or 'no source'}, which {where}",
+    return IdTaken(
+        f"the id {event_id} is taken in group {group} by another event of {owner.source or 'no source'}, which {where};"
+        f" its digest is {owner.digest}",
+        owner,
         hint=f"{hint}; routerctl federation event list --group {group} --id {event_id} --include-expired"
         " shows the other one",
     )
+
+
+def _show_owner(owner: IdOwner) -> dict[str, Any]:
+    return {"sourceNode": owner.source, "keyId": owner.key_id, "digest": owner.digest}
 
 
 async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResult]:
@@ -202,7 +216,7 @@ def _results(drafts: Drafts, appended: AppendResult) -> list[dict[str, Any]]:
     outcomes = zip(drafts.event_ids, appended.outcomes, strict=True)
     results: list[dict[str, Any]] = [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in outcomes]
     for index, owner in appended.owners.items():
-        results[index]["owner"] = {"sourceNode": owner.source, "keyId": owner.key_id}
+        results[index]["owner"] = _show_owner(owner)
     return results
 
 
