@@ -14,22 +14,25 @@ from eventd.audit.arrays.columns import NEVER
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.engine.state import State, ranges_of
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
+from eventd.audit.report.report import TreeReport
 from eventd.audit.segments.cell_files import write_cells
 from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
 from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.event_digests import DigestResult
+from eventd.audit.segments.leaf_comparison import LEAVES, OtherRow, compare_leaves, decode_rows
 from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, NumberRanges, owner_of
 from eventd.audit.segments.row_marks import UnevenSlots, concerns
 from eventd.audit.segments.row_sums import RangeSum
 from eventd.audit.segments.segment_jobs import SMALL, CellMaker, DigestCheck, RangeCheck, SegmentJob, SegmentJobs
 from eventd.audit.segments.seq_runs import SeqRun
-from eventd.audit.segments.spark_tasks import FileShares, group_files, run_on_files
+from eventd.audit.segments.spark_tasks import FileShares, group_files, run_on_files, run_tasks
 from eventd.audit.segments.taken_ids import TakenId
 from eventd.audit.segments.tree_leaves import TreeLeaves
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
 from eventd.audit.verdicts import reconcile, row_comparison
+from eventd.audit.verdicts.leaf_verdicts import plan_leaf_tasks, task_basis, task_name
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.audit.verdicts.pair_figures import RowComparison
 from eventd.audit.verdicts.renamed_events import join_renamed
@@ -200,7 +203,8 @@ class LakeReader:
 
     def _tree_terms(self, segment: Segment, trees: Trees) -> dict[str, Any]:
         """Return the parameters of a job that its leaves are computed with."""
-        if segment.place.book is not Ledger.EVENTS or not trees.keeps(segment.manifest.node):
+        claims = bool(trees.evidence) and segment.manifest.leaves  # of the trees of others
+        if segment.place.book is not Ledger.EVENTS or not (claims or trees.keeps(segment.manifest.node)):
             return {}
         moves, cuts = trees.moves_in(segment), trees.cuts_in(segment)
         return {"trees": True, "moves": moves, "cuts": cuts, "sample": self.sample}
@@ -217,13 +221,32 @@ class LakeReader:
     @property
     def leaves(self) -> list[tuple[str, TreeLeaves]]:
         """Return the leaves in the segments of `events` that this or an earlier run has read, each with its node."""
-        nodes = {one.place.name: one.manifest.node for one in self.survey.segments}
+        return [(segment.manifest.node, found) for segment, found in self._leaves_by_segment()]
+
+    def _leaves_by_segment(self) -> list[tuple[Segment, TreeLeaves]]:
+        segments = {one.place.name: one for one in self.survey.segments}
         known = ((name, entry.leaves) for name, entry in sorted(self.state.entries.items()))
         return [
-            (nodes[name], found)
+            (segments[name], found)
             for name, found in known
-            if found is not None and name in nodes and name not in self.unreadable
+            if found is not None and name in segments and name not in self.unreadable
         ]
+
+    def compare_leaves(self, trees: Sequence[TreeReport]) -> list[OtherRow]:
+        """Return the rows of events of other nodes that differ from the leaves of these trees that they claim to be.
+
+        Leaves that an earlier run has compared are not read again while their segments are the same.
+        """
+        tasks = {task_name(one): one for one in plan_leaf_tasks(self._leaves_by_segment(), trees)}
+        bases = {name: task_basis(task) for name, task in tasks.items()}
+        new = [task for name, task in tasks.items() if self.state.compared.get(name) != bases[name]]
+        found = [row for data in run_tasks(self.spark, self.lake, new, compare_leaves) for row in decode_rows(data)]
+        found.sort(key=lambda row: (row.node, row.tree, row.leaf, row.peer, row.id))
+        differ = {(row.node, row.tree, row.leaf // LEAVES * LEAVES) for row in found}
+        self.state.compared = {
+            name: bases[name] for name, task in tasks.items() if (task.node, task.tree, task.first) not in differ
+        }
+        return found
 
     @property
     def unread(self) -> dict[str, list[tuple[int, int]]]:

@@ -61,6 +61,7 @@ from eventd.audit.spark.session import last_cause, open_session, own_session, qu
 from eventd.audit.verdicts.batch_verdicts import batch_discrepancies
 from eventd.audit.verdicts.erasures import find_erasures
 from eventd.audit.verdicts.hidden_events import count_damaged
+from eventd.audit.verdicts.leaf_verdicts import judge_leaves
 from eventd.audit.verdicts.ledger_rows import DeclaredLosses
 from eventd.audit.verdicts.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.verdicts.receipt_verdicts import receipt_discrepancies
@@ -300,6 +301,12 @@ def _read(
             found.trees = judge_trees(trees, reader.leaves, reader.survey, coverage, erased, reader.unread)
             squatted = find_squatted(reader.taken_ids, reader.rows, found.trees.reports)
             found.findings = in_order([*found.findings, *found.trees.findings, *squatted])
+            before = {**reader.state.compared}
+            others = reader.compare_leaves(found.trees.reports)
+            forged = judge_leaves(others, reader.rows, found.findings, coverage, reader.unread)
+            found.findings = in_order([*found.findings, *group_findings(forged)])
+            if reader.state.compared != before:
+                keep(out, reader.state)
     lake = reader.lake.open(reader.spark)
     found.files = judge_files(lake, reader.survey, trees.file_keys(), history.file_trees)
     found.findings = in_order([*found.findings, *found.files.findings])

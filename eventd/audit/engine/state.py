@@ -35,7 +35,7 @@ from eventd.lake.writer import Segment
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 24
+VERSION: Final = 25
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 HashKey = Annotated[bytes, msgspec.Meta(max_length=64)]
 """A key of the hashes of rows, of at most the length that these hashes accept."""
@@ -69,7 +69,8 @@ class State(msgspec.Struct, kw_only=True):
 
     `sums`: the version of the sums of rows, see `row_sums`. `key`: the key of the hashes of rows, see `row_hash`; the
     history has the same. `checked`: by name of the segment, the ranges of its manifest that were found in its file, for
-    segments whose rows were not read.
+    segments whose rows were not read. `compared`: by name of a task, that it has found no row of another node that
+    differs from a leaf, with all that this depends on, see `task_basis`.
     """
 
     version: int = VERSION
@@ -79,6 +80,7 @@ class State(msgspec.Struct, kw_only=True):
     entries: dict[str, KnownSegment] = {}
     cells: dict[str, Written] = {}
     checked: dict[str, str] = {}
+    compared: dict[str, str] = {}
 
     def knows(self, job: SegmentJob, clocks: ClockOffsets) -> bool:
         """Return whether the cells of the job's segment are known and still valid."""

@@ -60,6 +60,7 @@ NOT_REFUSED = "the sender's ledger says that the peer refused it; the answer to 
 NOT_SELECTED = "the sender's ledger says delivered; the selection that its delivery names does not match the event"
 OTHER_RECEIPT = "sender and peer have different receipts of the batch, or different ranges"
 NO_ORIGIN = "the peer's ledger holds it; the ledger of its source does not"
+NOT_IN_TREE = "the peer's ledger holds it with a digest that is no leaf of its source, whose rows are all in the lake"
 NO_ROW = "a delivery or a peer shows that it was recorded; the ledger of its source does not hold it"
 NO_ROW_AT_PEER = "the sender's ledger says delivered; the peer's ledger has lost the row"
 NO_BATCH = "the sender holds a receipt of a batch that is not in the peer's ledger"

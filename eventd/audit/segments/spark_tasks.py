@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -22,13 +22,14 @@ from eventd.audit.spark.session import last_cause
 from eventd.audit.spark.spark_storage import path_below
 from eventd.errors import LakeUnavailable
 from eventd.lake.extra import pyarrow
-from eventd.lake.storage import EndReader
+from eventd.lake.storage import EndReader, Storage
 from eventd.lake.stored_files import FileInMemory
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+TaskT = TypeVar("TaskT")
 _PARTED: Final = "part int, data binary"
 _NAMED: Final = "name string, data binary"
 _MOST_ROWS: Final = 262_144
@@ -96,6 +97,29 @@ def run_on_files(spark: SparkSession, files: FileShares, work: Callable[[Iterato
     if not files.shares:
         return []
     return [bytes(row.result) for row in files.frame(spark).mapInArrow(carry, "result binary").collect()]
+
+
+def run_tasks(
+    spark: SparkSession, at: Location, tasks: Sequence[TaskT], work: Callable[[TaskT, Storage], bytes]
+) -> list[bytes]:
+    """Return the results of `work`, one for each task, in no particular order. It, and the tasks, must be picklable.
+
+    Where Spark reads the files, it would divide those of a task: then the tasks are done here, one after the other.
+    """
+    if at.by_spark:
+        storage = at.open(spark)
+        return [work(task, storage) for task in tasks]
+
+    def carry(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        arrow, lake = pyarrow(), at.connect()
+        for batch in batches:
+            found = [work(tasks[number], lake) for number in batch.column(0).to_pylist()]
+            yield arrow.record_batch([arrow.array(found, arrow.binary())], names=["result"])
+
+    if not tasks:
+        return []
+    frame = spark.range(0, len(tasks), 1, len(tasks))
+    return [bytes(row.result) for row in frame.mapInArrow(carry, "result binary").collect()]
 
 
 def group_files(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -20,6 +21,8 @@ from federation.history.tiles import TILE_WIDTH, perfect_roots
 
 LEAF_COLUMNS: Final = ("group", "own", "tree", "leaf", "digest", "position", "seq", "recorded_at")
 """The columns of `events` that show the leaves."""
+MOST_CLAIMED: Final = 1_000
+"""Maximum number of trees of other nodes in a segment: senders state their ids, perhaps another one for each row."""
 _SHARES: Final = 1 << 32
 Hashes = Annotated[bytes, msgspec.Meta(max_length=1 << 28)]
 """Hashes, one after the other."""
@@ -83,12 +86,25 @@ class LeaflessRun(msgspec.Struct, frozen=True, array_like=True):
     at: Time
 
 
+class LeafClaims(msgspec.Struct, frozen=True, array_like=True):
+    """The first and the last leaf of a tree that rows of other nodes' events have, as their senders stated."""
+
+    group: str
+    tree: str
+    first: Number
+    last: Number
+
+
 class TreeLeaves(msgspec.Struct):
-    """The leaves in a segment of `events`, and its own events without one. `cuts`: the places that were looked for."""
+    """The leaves in a segment of `events`, and its own events without one. `cuts`: the places that were looked for.
+
+    `claims`: the leaves of events of other nodes.
+    """
 
     runs: list[LeafRun] = []
     leafless: list[LeaflessRun] = []
     cuts: list[tuple[str, Number]] = []
+    claims: list[LeafClaims] = []
 
 
 class LeafTerms(NamedTuple):
@@ -120,7 +136,8 @@ def find_leaves(table: Columns, terms: LeafTerms) -> TreeLeaves:
     runs = [
         run for leaves in _by_tree(table, own & (leaf != NEVER), terms.moves) for run in _runs(table, leaves, terms)
     ]
-    return TreeLeaves(runs, [*_leafless(table, own, leaf)], [*terms.cuts])
+    claims = [*islice(_claims(table, ~own & (leaf != NEVER)), MOST_CLAIMED)]
+    return TreeLeaves(runs, [*_leafless(table, own, leaf)], [*terms.cuts], claims)
 
 
 def is_chosen(tree: str, tile: int, terms: LeafTerms) -> bool:
@@ -129,6 +146,11 @@ def is_chosen(tree: str, tile: int, terms: LeafTerms) -> bool:
         return True
     drawn = sha256(b"%s %s %d" % (terms.key, tree.encode(), tile)).digest()
     return int.from_bytes(drawn[:4]) < terms.percent / 100 * _SHARES
+
+
+def _claims(table: Columns, wanted: Mask) -> Iterator[LeafClaims]:
+    for leaves in _by_tree(table, wanted, ()):
+        yield LeafClaims(leaves.group, leaves.tree, int(leaves.leaf[0]), int(leaves.leaf[-1]))
 
 
 def _by_tree(table: Columns, wanted: Mask, moves: Sequence[TreeMove]) -> Iterator[_Leaves]:

@@ -20,6 +20,7 @@ from eventd.audit.report.report import Report
 from eventd.lake.history_rows import write_hashes
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
+from eventd.log.history.hints import keep_hints
 from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.history.trees import find_open_tree
@@ -28,6 +29,7 @@ from eventd.store.engine.database import Database
 from eventd.store.engine.statements import execute, insert_row
 from eventd.testing import ManualClock, draft
 from federation.history.checkpoints import Checkpoint, read_checkpoint, read_origin, sign_checkpoint
+from federation.history.leaf_hints import LeafPlace
 from federation.history.notes import LOG_KEY, NoteSigner, SignedNote, read_note
 from tests.support.campaign.lake_files import LakeFiles, Row
 from tests.support.lakes import NOON
@@ -268,3 +270,61 @@ async def test_an_id_that_two_sources_signed_is_found_where_a_peer_refused_one_o
 
 def squatted(report: Report) -> list[Finding]:
     return [one for one in report.findings if one.kind is Kind.SQUATTED]
+
+
+@pytest.fixture
+async def pair(migrated_sqlite_url: str, tmp_path: Path) -> LakeFiles:
+    """The lake of a node with a sealed tree, and of a peer that has its events with hints at their leaves."""
+    lake, other = tmp_path / "lake", f"sqlite:///{tmp_path / 'b.db'}"
+    shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), tmp_path / "b.db")
+    ids = [f"e{number}" for number in range(1, 6)]
+    node = await open_node(migrated_sqlite_url)
+    await node.declare(group="g")
+    await node.grow("g", *ids)
+    await node.seal("g")
+    tree = await node.log.database.read(find_open_tree, await node.log.topic("group:g"))
+    assert tree is not None
+    await close(node)
+    ship(migrated_sqlite_url, lake, now=LATER)
+    peer = await open_node(other)
+    await peer.declare(group="g", node="b")
+    await peer.publish(*(draft(id, group="g", node="a", path="a") for id in ids), group="g")
+    topic, places = await peer.log.topic("group:g"), [LeafPlace(1, 1, read_origin(tree.origin).tree)]
+    await peer.log.database.write(keep_hints, topic, places, range(1, 6), range(1, 6))
+    await close(peer)
+    ship(other, lake, now=LATER)
+    return LakeFiles(lake)
+
+
+def other_end(row: Row) -> Row:
+    """Return a row whose digest differs behind its fingerprint."""
+    return row | {"digest": row["digest"][:8] + b"x" * 24}
+
+
+def of_event(id: str) -> Callable[[Row], bool]:
+    return lambda row: bool(row["id"] == id)
+
+
+async def test_rows_of_other_nodes_are_compared_with_the_leaves_that_they_claim_to_be(pair: LakeFiles) -> None:
+    assert [one.kind.value for one in audit(pair).findings] == ["epoch"], "both databases are copies of one"
+    pair.change("events", "b", of_event("e2"), other_end)
+    pair.change("events", "b", of_event("e3"), lambda row: row | {"leaf": 4})
+    pair.change("events", "b", of_event("e4"), lambda row: row | {"leaf": 4_000})
+    for _ in range(2):  # a row that differs is compared again each time
+        report = audit(pair)
+        altered, forged = (one for one in report.findings if one.kind is not Kind.EPOCH)
+        assert (altered.kind, forged.kind) == (Kind.ALTERED, Kind.FORGED), "two contents, and which of them is proven"
+        assert {(one.source, one.peer, one.ids) for one in (altered, forged)} == {("a", "b", ("e2",))}
+        assert "is no leaf of its source" in forged.detail
+    assert report.work.segments_read == 0
+
+
+async def test_a_row_of_the_origin_that_was_changed_accuses_no_peer(pair: LakeFiles) -> None:
+    pair.change("events", "a", of_event("e2"), other_end)
+    assert {one.kind.value for one in audit(pair).findings} == {"epoch", "altered", "rewritten"}
+
+
+async def test_a_peer_is_not_accused_while_rows_of_the_source_are_missing(pair: LakeFiles) -> None:
+    pair.change("events", "b", of_event("e2"), other_end)
+    pair.remove("events", "a", of_event("e5"))
+    assert "forged" not in {one.kind.value for one in audit(pair).findings}

@@ -1,0 +1,152 @@
+"""Compares the rows of events at other nodes with the leaves of the tree that they are said to be in, byte by byte.
+
+A task has the leaves of one tree in a range, and reads the segments of its node and of all others that have some of
+them. So rows need not be moved between tasks, and none is hashed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers
+from eventd.audit.segments.damaged_segment import name_damage
+from eventd.errors import Invalid
+from eventd.lake.layout import parse_name
+from eventd.lake.manifest import Manifest, Number, Time
+from eventd.lake.reader import read_segment
+from eventd.lake.storage import FileReader
+from eventd.lake.writer import Segment
+from federation.history.merkle import HASH_SIZE
+
+LEAVES: Final = 262_144
+"""Maximum number of leaves of a task: their digests take 8 MiB."""
+MOST_OTHERS: Final = 1_000
+"""Maximum number of rows that a task returns, each of which has to be looked for in the whole lake."""
+_COLUMNS: Final = ("own", "group", "tree", "leaf", "digest")
+_NAMED: Final = ("id", "source", "event_at")
+
+
+class ComparedSegment(msgspec.Struct, frozen=True, array_like=True):
+    """A segment of `events` by its name, and its manifest."""
+
+    name: str
+    manifest: Manifest
+
+    @property
+    def segment(self) -> Segment:
+        """Return the segment. Raises Invalid for a name that is not a segment's."""
+        place = parse_name(self.name)
+        if place is None:
+            raise Invalid(f"{self.name} is not the name of a segment")
+        return Segment(place, self.manifest)
+
+
+class LeafTask(NamedTuple):
+    """Leaves of a tree from index `first` to before `end`, at most `LEAVES`.
+
+    `origin` are the segments of the node that may have them, `others` those of other nodes.
+    """
+
+    group: str
+    node: str
+    tree: str
+    first: int
+    end: int
+    origin: Sequence[ComparedSegment]
+    others: Sequence[ComparedSegment]
+
+
+class OtherRow(msgspec.Struct, frozen=True, array_like=True):
+    """A row of an event of `source` at the node `peer` that does not have the digest of the leaf in the origin's tree.
+
+    `event_at` is the time at which the event was observed (microseconds).
+    """
+
+    group: str
+    node: str
+    tree: str
+    leaf: Number
+    peer: str
+    source: str
+    id: str
+    digest: bytes
+    event_at: Time
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(list[OtherRow])
+
+
+def decode_rows(data: bytes) -> list[OtherRow]:
+    """Return what a task has found."""
+    return _DECODER.decode(data)
+
+
+def compare_leaves(task: LeafTask, lake: FileReader) -> bytes:
+    """Return, encoded, the rows of other nodes with a leaf in the task's range and another digest than the origin's.
+
+    Leaves of which the origin has no row are left out: nothing is known of them. Raises DamagedSegment and
+    LakeUnavailable.
+    """
+    known = np.zeros((task.end - task.first, HASH_SIZE), np.uint8)
+    present = np.zeros(task.end - task.first, bool)
+    for one in task.origin:
+        _, leaf, digests = _read(task, one, lake, own=True)
+        known[leaf - task.first] = digests
+        present[leaf - task.first] = True
+    found: list[OtherRow] = []
+    for one in task.others:
+        if len(found) >= MOST_OTHERS:
+            break
+        rows, leaf, digests = _read(task, one, lake, own=False)
+        at = leaf - task.first
+        differs = present[at] & (known[at] != digests).any(axis=1)
+        if differs.any():
+            few = np.flatnonzero(differs)[: MOST_OTHERS - len(found)]
+            found += _named(task, one, lake, rows[few], leaf[few], digests[few])
+    return msgspec.msgpack.encode(found)
+
+
+Digests = npt.NDArray[np.uint8]
+
+
+def _read(task: LeafTask, one: ComparedSegment, lake: FileReader, *, own: bool) -> tuple[Numbers, Numbers, Digests]:
+    """Return the rows of a segment with leaves of the task: their places, the leaves and the digests."""
+    with name_damage(one.name):
+        table = Columns(read_segment(lake, one.segment, [*_COLUMNS]))
+        if not table.rows:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, HASH_SIZE), np.uint8)
+        leaf = table.numbers("leaf")
+        wanted: Mask = (table.booleans("own") == own) & (leaf != NEVER) & (leaf >= task.first) & (leaf < task.end)
+        wanted &= table.words("tree").where(lambda name: name == task.tree)
+        wanted &= table.words("group").where(lambda name: name == task.group)
+        rows = np.flatnonzero(wanted)
+        digests = table.taken("digest", rows)
+    buffer, begin = digests.buffers()[1], digests.offset * HASH_SIZE
+    values = np.frombuffer(buffer, np.uint8)[begin : begin + len(rows) * HASH_SIZE]
+    return rows, leaf[rows], values.reshape(-1, HASH_SIZE)
+
+
+def _named(
+    task: LeafTask, one: ComparedSegment, lake: FileReader, rows: Numbers, leaf: Numbers, digests: Digests
+) -> Iterator[OtherRow]:
+    with name_damage(one.name):
+        table = read_segment(lake, one.segment, [*_NAMED]).take(rows)
+    peer = one.manifest.node
+    times = Columns(table).numbers("event_at")
+    for at, row in enumerate(table.select(["id", "source"]).to_pylist()):
+        yield OtherRow(
+            task.group,
+            task.node,
+            task.tree,
+            int(leaf[at]),
+            peer,
+            row["source"],
+            row["id"],
+            digests[at].tobytes(),
+            int(times[at]),
+        )

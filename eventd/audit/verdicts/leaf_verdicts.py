@@ -1,0 +1,135 @@
+"""The verdicts on rows of events whose digests are not those of the leaves that they were sent with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from eventd.audit.arrays.columns import Columns
+from eventd.audit.coverage.coverage import Coverage
+from eventd.audit.report.findings import NOT_IN_TREE, Discrepancy, Evidence, Finding, Kind
+from eventd.audit.report.report import TreeReport
+from eventd.audit.segments.leaf_comparison import LEAVES, ComparedSegment, LeafTask, OtherRow
+from eventd.audit.segments.tree_leaves import TreeLeaves
+from eventd.audit.verdicts.ledger_rows import LedgerRows
+from eventd.lake.extra import pyarrow
+from eventd.lake.schema import Ledger
+from eventd.lake.writer import Segment
+
+_CHANGED = frozenset({Kind.REWRITTEN, Kind.FORK})
+_INCOMPLETE = frozenset({Kind.ERASED, Kind.ROLLED_BACK, Kind.CORRUPT})
+_Parts = dict[str, list[tuple[int, int, Segment]]]
+"""By tree: leaves from an index to before another one that a segment may have."""
+
+
+def plan_leaf_tasks(segments: Sequence[tuple[Segment, TreeLeaves]], trees: Iterable[TreeReport]) -> Iterator[LeafTask]:
+    """Yield the tasks that compare the rows of other nodes with those of the node of each tree, as far as it is proven.
+
+    A tree that is signed with another key than that of the policy proves nothing.
+    """
+    proven = {one.tree: one for one in trees if one.key != "other" and one.proven}
+    origins, others = _Parts(), _Parts()
+    for segment, leaves in segments:
+        node = segment.manifest.node
+        for run in leaves.runs:
+            if (tree := proven.get(run.tree)) is not None and tree.node == node:
+                origins.setdefault(run.tree, []).append((run.first, run.end, segment))
+        for claim in leaves.claims:
+            tree = proven.get(claim.tree)
+            if tree is not None and tree.node != node and tree.group == claim.group:
+                others.setdefault(claim.tree, []).append((claim.first, claim.last + 1, segment))
+    for name, parts in sorted(others.items()):
+        tree = proven[name]
+        end = min(tree.proven, max(part[1] for part in parts))
+        for first in range(min(part[0] for part in parts) // LEAVES * LEAVES, end, LEAVES):
+            span = first, min(first + LEAVES, tree.proven)
+            origin, claimed = _within(origins.get(name, ()), span), _within(parts, span)
+            if origin and claimed:
+                yield LeafTask(tree.group, tree.node, name, *span, origin, claimed)
+
+
+def _within(parts: Iterable[tuple[int, int, Segment]], span: tuple[int, int]) -> list[ComparedSegment]:
+    near = {one.place.name: one for first, end, one in parts if first < span[1] and end > span[0]}
+    return [ComparedSegment(name, near[name].manifest) for name in sorted(near)]
+
+
+def task_name(task: LeafTask) -> str:
+    """Return the name under which an audit remembers that a task has found nothing."""
+    return f"{task.node}/{task.tree}/{task.first}"
+
+
+def task_basis(task: LeafTask) -> str:
+    """Return a digest of all that the result of a task depends on."""
+    files = [[(one.name, one.manifest.sha256) for one in some] for some in (task.origin, task.others)]
+    return hashlib.sha256(msgspec.msgpack.encode((task[:5], files))).hexdigest()[:32]
+
+
+def judge_leaves(
+    others: Sequence[OtherRow],
+    rows: LedgerRows,
+    findings: Sequence[Finding],
+    coverage: Coverage,
+    unread: Collection[str] = (),
+) -> list[Discrepancy]:
+    """Return the rows that are forged: no node has admitted an event with their digest, and their source ships all.
+
+    A false statement of a leaf accuses no row: its event may have another leaf. So nothing is said of a source whose
+    rows are not all in the lake, as far as the event may be one of these. `findings`: those that are known. What is
+    forged by them is not named again; what is altered is, because the tree proves which of two contents is the true
+    one. `unread`: nodes of which not all rows were read.
+    """
+    changed = _changed_leaves(findings)
+    incomplete = {one.source for one in findings if one.kind in _INCOMPLETE and not one.peer} | {*unread}
+    named = {(one.group, one.peer, id) for one in findings if one.kind is Kind.FORGED for id in one.ids}
+    doubtful = [
+        row
+        for row in others
+        if row.source == row.node
+        and row.node not in incomplete
+        and (row.group, row.peer, row.id) not in named
+        and not any(first <= row.leaf <= last for first, last in changed.get((row.node, row.tree), ()))
+        and not _is_hidden(row, coverage)
+    ]
+    admitted = _admitted(rows, {row.digest for row in doubtful}) if doubtful else set()
+    return [
+        Discrepancy(Kind.FORGED, row.group, row.node, row.peer, 0, row.id, NOT_IN_TREE, Evidence(at=row.event_at))
+        for row in doubtful
+        if row.digest not in admitted
+    ]
+
+
+def _changed_leaves(findings: Iterable[Finding]) -> Mapping[tuple[str, str], list[tuple[int, int]]]:
+    """Return by node and tree the leaves whose rows are not those that the node signed."""
+    found: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for one in findings:
+        if one.kind in _CHANGED and one.ids:
+            found[one.source, one.ids[0].partition("/")[0]].append((one.first, one.last))
+    return found
+
+
+def _is_hidden(row: OtherRow, coverage: Coverage) -> bool:
+    """Return whether the event may be one of the rows of its source that are not in the lake.
+
+    It was observed before it was recorded; clocks may differ.
+    """
+    spots = coverage.blind_spots.get((row.node, Ledger.EVENTS), ())
+    return any(spot.times[1] + coverage.margin >= row.event_at for spot in spots)
+
+
+def _admitted(rows: LedgerRows, digests: Collection[bytes]) -> set[bytes]:
+    """Return those of some digests that are of an own event of any node."""
+    from pyarrow import compute
+
+    wanted = pyarrow().array(sorted(digests), pyarrow().binary(32))
+    found: set[bytes] = set()
+    for segment in rows.segments:
+        if segment.place.book is Ledger.EVENTS:
+            table = rows.read(segment, ("own", "digest"))
+            own = np.flatnonzero(Columns(table).booleans("own"))
+            near = table["digest"].take(pyarrow().array(own))
+            found.update(near.filter(compute.is_in(near, wanted)).to_pylist())
+    return found
