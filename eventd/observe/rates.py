@@ -21,7 +21,7 @@ INTERVAL_SECONDS: Final = 5
 POINTS: Final = 180
 """Number of samples that are kept: 15 minutes."""
 MOST_SERIES: Final = 500
-MOST_COLUMNS: Final = 900
+MOST_COLUMNS: Final = 1100
 """Maximum numbers of series, and of columns of all series: 1 MiB of memory. A link has three columns."""
 MOST_INBOUND: Final = 128
 """Maximum number of senders with a series, the busiest: a member of a group can invent names."""
@@ -38,10 +38,14 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     GROUP: ("emittedPerSecond", "receivedPerSecond"),
     LINK: ("eventsPerSecond", "bytesPerSecond", "lagSeconds"),
     INBOUND: ("eventsPerSecond",),
-    CALLBACK: ("requestsPerSecond", "failedPerSecond", "eventsPerSecond"),
+    CALLBACK: ("requestsPerSecond", "failedPerSecond", "eventsPerSecond", "requests", "failed"),
     TOPIC: ("recordsPerSecond",),
 }
-"""The columns of each kind of series, kinds in the order of lists."""
+"""The columns of each kind of series, kinds in the order of lists.
+
+The last two of a callback are what a sample counted: a rate does not say how many requests it stands for, because
+samples are of unequal length.
+"""
 _KINDS = tuple(COLUMNS)
 _RANK = {kind: rank for rank, kind in enumerate(COLUMNS)}
 _OF_NODE, _OF_GROUP, _OF_LINK, _OF_INBOUND, _OF_CALLBACK, _OF_TOPIC = _RANK.values()
@@ -158,7 +162,8 @@ class RateHistory:
             _OF_CALLBACK, {(_OF_CALLBACK, "", name, 0): one.requests for name, one in sample.callbacks.items()}
         )
         values |= {
-            (_OF_CALLBACK, "", name, 0): tuple(count * per for count in one) for name, one in sample.callbacks.items()
+            (_OF_CALLBACK, "", name, 0): (*(count * per for count in one), one.requests, one.failed)
+            for name, one in sample.callbacks.items()
         }
         self._choose(_OF_TOPIC, {(_OF_TOPIC, "", "", topic): records for topic, records in topics.items()})
         for topic, records in topics.items():

@@ -76,26 +76,13 @@ async def read_acceptance(visit: Visit) -> dict[str, Acceptance]:
 
 
 def _acceptance(shown: dict[str, Any]) -> dict[str, Acceptance]:
+    """Return what the samples counted; nothing for nodes that report only rates, which do not say how many."""
     found = {}
     for one in shown["series"]:
-        requests, failed = (
-            round(_ticks_worth(one[name]) * shown["intervalSeconds"])
-            for name in ("requestsPerSecond", "failedPerSecond")
-        )
+        requests, failed = (sum(round(value or 0) for value in one.get(name, ())) for name in ("requests", "failed"))
         if requests:
             found[one["callback"]] = Acceptance(requests, requests - failed)
     return found
-
-
-def _ticks_worth(values: list[float | None]) -> float:
-    """Return the sum of values, each multiplied by its number of ticks: a sample that follows ticks without a sample
-    covers these as well."""
-    total, ticks = 0.0, 0
-    for value in values:
-        ticks += 1
-        if value is not None:
-            total, ticks = total + value * ticks, 0
-    return total
 
 
 async def _read_rates(visit: Visit, **wanted: Any) -> dict[str, Any] | None:

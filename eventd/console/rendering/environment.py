@@ -109,6 +109,7 @@ def templates() -> Environment:
         formats.milliseconds,
         formats.duration,
         formats.whole,
+        formats.share,
         formats.size,
         formats.rate,
         formats.lines,

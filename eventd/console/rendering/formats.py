@@ -90,6 +90,13 @@ def whole(number: int | None) -> str:
     return NONE if number is None else f"{number:,}"
 
 
+def share(part: int, total: int) -> str:
+    """Return a part of a total in percent, such as `6.1 %`: 0 and 100 only if it is nothing, or all."""
+    if part in (0, total):
+        return "0 %" if part == 0 else "100 %"
+    return f"{min(max(100 * part / total, 0.1), 99.9):.1f} %"
+
+
 def size(count: int | None) -> str:
     """Return a number of bytes in its largest fitting unit, such as `1.4 MB`; a dash for None."""
     if count is None:

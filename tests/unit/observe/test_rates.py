@@ -62,7 +62,7 @@ def test_counts_become_rates_of_node_group_link_sender_callback_and_topic() -> N
     assert of(page, GROUP) == [[[6.0], [1.0]]]
     assert of(page, LINK) == [[[4.0], [400.0], [1.5]]]
     assert of(page, INBOUND) == [[[1.0]]]
-    assert of(page, CALLBACK) == [[[0.4], [0.2], [4.0]]]
+    assert of(page, CALLBACK) == [[[0.4], [0.2], [4.0], [2.0], [1.0]]]
     assert of(page, TOPIC) == [[[3.0]]]
     assert history.means(LINK, "edge", 12) == {"b": 4.0}
     assert history.means(LINK, "other", 12) == {}

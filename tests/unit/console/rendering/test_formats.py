@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from eventd.console.rendering.formats import TIMES, Times, TimeStyle, moment, prose, zone_named
+from eventd.console.rendering.formats import TIMES, Times, TimeStyle, moment, prose, share, zone_named
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -39,3 +39,11 @@ def test_what_is_to_be_typed_is_set_apart_and_nothing_else_becomes_html() -> Non
     assert prose("set `url`, <b> or `a<b`") == "set <code>url</code>, &lt;b&gt; or <code>a&lt;b</code>"
     assert prose("see `routerctl doctor`") == 'see <code class="command">routerctl doctor</code>'
     assert prose("one ` alone \u202e") == "one ` alone \\u202e"
+
+
+@pytest.mark.parametrize(
+    ("part", "total", "shown"),
+    [(0, 9, "0 %"), (9, 9, "100 %"), (11, 183, "6.0 %"), (1, 5000, "0.1 %"), (4999, 5000, "99.9 %")],
+)
+def test_a_share_is_nothing_or_all_only_if_the_part_is(part: int, total: int, shown: str) -> None:
+    assert share(part, total) == shown
