@@ -66,6 +66,7 @@ class GroupHistory:
         self._ring = ring
         self._dependencies = dependencies
         self._declared: tuple[str, str] | None = None
+        self._sealer: Sealer | None = None
         self._sealing: asyncio.Task[None] | None = None
         self._comparing: asyncio.Task[None] | None = None
         self._verifying: asyncio.Task[None] | None = None
@@ -103,7 +104,7 @@ class GroupHistory:
                 self._comparing = ours.supervisor.keep(compare, f"shipped history of {config.name}")
         else:
             gate.open()  # no peer is asked: only the last records of the present tree are sealed
-        sealer = Sealer(witness, ours.metrics, self._note_growth)
+        sealer = self._sealer = Sealer(witness, ours.metrics, self._note_growth)
         with suppress(SettingsError):  # the sealer finds the same, and reports it until it can be used
             await sealer.open_due()
         self._sealing = ours.supervisor.keep(sealer.run, f"history of {config.name}")
@@ -117,6 +118,17 @@ class GroupHistory:
         if self._offers is not None:
             self._offers.grown()
 
+    def finish(self) -> None:
+        """Begin to seal what is stored, so that no event waits for the next start; `end` must follow."""
+        if self._sealer is not None:
+            self._sealer.finish()
+
+    async def end(self, seconds: float) -> None:
+        """Give the sealer up to so many seconds, then stop."""
+        if self._sealing is not None:
+            await asyncio.wait({self._sealing}, timeout=seconds)
+        self.stop()
+
     def stop(self) -> None:
         """End sealing, checks and offers."""
         for task in (self._sealing, self._comparing, self._verifying):
@@ -124,7 +136,7 @@ class GroupHistory:
                 task.cancel()
         if self._offers is not None:
             self._offers.stop()
-        self._sealing = self._comparing = self._verifying = None
+        self._sealer = self._sealing = self._comparing = self._verifying = None
         self._offers = self.answers = self._declared = None
 
 

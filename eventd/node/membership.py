@@ -270,9 +270,10 @@ class Membership:
     async def stop(self, seconds: float) -> None:
         """Stop listening, give every consumer up to `seconds` to settle the work under way, then end it."""
         await self.stop_listening()
-        self.history.stop()
+        self.history.finish()
         await self.reports.stop()
         await self._links.end(self._links.names, seconds)
+        await self.history.end(seconds)
 
     async def leave(self) -> None:
         """End the membership of a deleted group: cancel its deliveries, then close its listener like `stop_listening`.

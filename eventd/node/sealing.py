@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from eventd.log.history.open_tree import TreeOwner, close_tree, open_tree
@@ -66,6 +67,14 @@ class Sealer:
         self._metrics = metrics
         self._grown = grown
         self._cpu = cpu
+        self._is_finishing = False
+        self._timer: asyncio.Future[None] | None = None  # of the present wait
+
+    def finish(self) -> None:
+        """Let `run` return as soon as what is stored now is sealed: the node stops."""
+        self._is_finishing = True
+        if self._timer is not None and not self._timer.done():
+            self._timer.set_result(None)
 
     async def open_due(self) -> None:
         """Open a tree if the group is to have another one, so that each record from now on gets a leaf.
@@ -79,7 +88,7 @@ class Sealer:
             self._log.unsettled_trees.add(tree.id)
 
     async def run(self) -> None:
-        """Seal until cancelled; without a history, end the tree that the group has, remove its gauges, and return."""
+        """Seal until cancelled or `finish`; without a history, end the tree that the group has. Remove its gauges."""
         await self._run()
         self._metrics.forget_history(self._witness.config().name)
 
@@ -94,6 +103,8 @@ class Sealer:
                 await self._await_others(tree)
             finally:
                 log.unsettled_trees.discard(tree.id)
+            if not self._witness.gate.is_open:  # the node stops: it does not know whether its database is an older copy
+                return
         with log.watch((self._topic_id,), own=True) as watch:
             while True:
                 turn = watch.turn
@@ -101,9 +112,12 @@ class Sealer:
                 rest = await self._seal(owner)
                 if not kept and rest is None and await database.write(close_tree, self._topic_id):
                     return
+                if rest is None and self._is_finishing:
+                    return
                 if rest is None:
                     await self._wait(watch.after(turn))
-                await log.clock.sleep(SEAL_SECONDS if rest is None else rest)
+                with self._timed_wait(SEAL_SECONDS if rest is None else rest) as timer:
+                    await asyncio.wait({timer})
 
     async def _await_others(self, tree: Tree) -> None:
         """Wait until others have said what they hold of a tree, for a while."""
@@ -111,23 +125,28 @@ class Sealer:
         if gate.is_open:
             return
         logger.info("history waits", extra=about)
-        timer = self._log.clock.timer(GATE_SECONDS)
-        try:
+        with self._timed_wait(GATE_SECONDS) as timer:
             await gate.wait(timer)
-        finally:
-            timer.cancel()
-        if not gate.is_open:
+        if not gate.is_open and not self._is_finishing:
             logger.warning("history not compared", extra=about | {"outstanding": gate.outstanding})
             gate.open()
 
     async def _wait(self, appended: asyncio.Future[None]) -> None:
         """Wait for new records, up to a minute: another process may have rotated the key."""
-        timer = self._log.clock.timer(IDLE_SECONDS)
         try:
-            await asyncio.wait({appended, timer}, return_when=asyncio.FIRST_COMPLETED)
+            with self._timed_wait(IDLE_SECONDS) as timer:
+                await asyncio.wait({appended, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            appended.cancel()  # else an idle watch would keep one for each minute
+
+    @contextmanager
+    def _timed_wait(self, seconds: float) -> Iterator[asyncio.Future[None]]:
+        """Yield a future that is done after so many seconds, or when the node stops."""
+        timer = self._timer = self._log.clock.timer(0.0 if self._is_finishing else seconds)
+        try:
+            yield timer
         finally:
             timer.cancel()
-            appended.cancel()  # else an idle watch would keep one for each minute
 
     async def _seal(self, owner: TreeOwner) -> float | None:
         """Make one checkpoint, if there is something to seal; open a tree where that is due.

@@ -173,3 +173,26 @@ async def test_a_node_signs_after_a_minute_if_its_peers_do_not_answer(
     assert [(record.message, record.__dict__["outstanding"]) for record in caplog.records] == [
         ("history not compared", ["b"])
     ]
+
+
+async def test_a_node_that_stops_seals_what_it_has_stored(log: EventLog, sealer: Sealer) -> None:
+    sealer._witness.gate.open()
+    running = asyncio.create_task(sealer.run())
+    await emit(log, "a", "b", "c")
+    sealer.finish()
+    await running
+    tree = await log.database.read(find_open_tree, sealer._topic_id)
+    assert tree is not None
+    assert tree.size == 4
+
+
+async def test_a_node_that_stops_signs_nothing_before_it_knows_whether_its_database_is_an_older_copy(
+    log: EventLog, sealer: Sealer
+) -> None:
+    running = asyncio.create_task(sealer.run())
+    await emit(log, "a")
+    sealer.finish()
+    await running
+    tree = await log.database.read(find_open_tree, sealer._topic_id)
+    assert tree is not None
+    assert tree.size == 1
