@@ -240,6 +240,20 @@ def name_objects(names: Sequence[str]) -> None:
         write.row = replace(write.row, arguments=add_argument(write.row.arguments, "objects", list(names)))
 
 
+def name_target(target: str, **arguments: Any) -> None:
+    """Name what the running action concerns, and what it does to it, before it writes.
+
+    For operations whose parameters are only a token. Does nothing if no action is being recorded.
+    """
+    write = attached()
+    if not isinstance(write, _ActionWrite):
+        return
+    recorded = write.row.arguments
+    for name, value in arguments.items():
+        recorded = add_argument(recorded, name, value)
+    write.row = replace(write.row, object=target[:MOST_OBJECT], arguments=recorded)
+
+
 def _code_of(error: Exception) -> str:
     return API_FORM.code(error) if isinstance(error, EventdError) else Internal.code
 

@@ -15,6 +15,7 @@ from eventd.api.framework.action_callers import command_caller, key_caller
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, Limit, cut_page
+from eventd.api.framework.recorder import name_target
 from eventd.api.keys.api_key import ANYONE, OWNER, ApiKey
 from eventd.api.keys.scopes import Scope
 from eventd.errors import Conflict, NotFound
@@ -211,8 +212,29 @@ class StartJob(Params):
 
 async def start(services: Services, params: StartJob) -> dict[str, Any]:
     who, now = _caller_name(services), services.clock.now()
+    planned = await services.database.read(find_by_token, _digest(params.token))
+    if planned is not None:
+        _name_job(planned)
     job = await services.database.write(_start_now, params.token, _caller(services), who, now)
     return {"job": _show(job)}
+
+
+def _name_job(job: BulkJob) -> None:
+    """Name the owner and the filter of a job in the record of actions: stored jobs are deleted at last."""
+    target = BulkTarget.of(job)
+    match target.owner:
+        case "callback":
+            owner = f"callback {target.callback}"
+        case "subscription":
+            owner = f"subscription {target.subscription}"
+        case "peers":
+            owner = f"peer {target.group}/{target.peer}" if target.peer else f"group {target.group}"
+    count = job.total if job.exact else f"about {job.total}"
+    said = {name: value for name, value in _describe(job).items() if name in _FILTERS and value}
+    name_target(owner, action=job.action, job=job.number, letters=count, **said)
+
+
+_FILTERS: Final = ("reasons", "types", "since", "until")
 
 
 def _start_now(conn: Connection, token: str, key: ApiKey, who: str, now: int) -> BulkJob:

@@ -13,10 +13,11 @@ from eventd.api.framework.endpoint import load
 from eventd.api.routes import OPERATIONS
 from eventd.api.topic_routes import TOPIC_ROUTES
 from eventd.errors import DatabaseFault
+from eventd.log.core.head import lock_head
 from eventd.log.cursors.cursors import read_cursors
 from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
 from eventd.store.engine.database import Connection
-from eventd.store.rows.actions import ActionRow
+from eventd.store.rows.actions import ActionRow, add_action
 from eventd.store.rows.callback_cursors import callback_name
 from tests.support.acting import OPERATOR, READER, operating
 
@@ -222,6 +223,24 @@ async def test_dropped_dead_letters_of_a_callback_are_named(migrated_sqlite_url:
     ]
 
 
+async def test_a_bulk_job_is_recorded_with_what_it_drops_and_whose(migrated_sqlite_url: str) -> None:
+    group = "apiVersion: federation.routerd.net/v1alpha1, kind: EventGroup, metadata: {name: g}, spec: {nodeName: n}"
+    callback = "apiVersion: federation.routerd.net/v1alpha1, kind: EventCallback, metadata: {name: hook}"
+    text = f"{{{group}}}\n---\n{{{callback}, spec: {{source: {{groupRef: g}}, url: 'https://billing.example/'}}}}"
+    async with operating(migrated_sqlite_url) as operator:
+        await operator.ask("POST", "/api/v1/resources/apply", {"sources": [{"name": "f", "text": text}]})
+        await operator.ask("POST", "/api/v1/callbacks/hook/resume", {})
+        await operator.server.log.database.write(add_letters, callback_name("hook"), 3)
+        plan = {"action": "drop", "callback": "hook", "reasons": ["http_410"]}
+        token = (await operator.ask("POST", "/api/v1/jobs/plan", plan)).body["token"]
+        job = (await operator.ask("POST", "/api/v1/jobs", {"token": token})).body["job"]
+        row = (await operator.rows())[0]
+    assert described(row) == ("jobs.start", "callback hook", "ok")
+    said = json.loads(row.arguments)
+    assert said.pop("until")
+    assert said == {"action": "drop", "job": job["number"], "letters": 3, "reasons": ["http_410"]}
+
+
 def add_letters(conn: Connection, name: str, count: int) -> None:
     (cursor,) = read_cursors(conn, name=name)
     letters = [DeadLetter(name, at, cursor.topic_id, f"e{at}", "http_410", "", 1, 0) for at in range(1, count + 1)]
@@ -279,3 +298,15 @@ async def test_the_list_is_filtered_and_paged(migrated_url: str) -> None:
         assert second["next"] is None
         assert (await operator.ask("GET", "/api/v1/actions?after=x")).status == 400
         assert (await operator.ask("GET", "/api/v1/actions", key=READER)).status == 403
+
+
+async def test_the_rows_of_a_page_are_in_the_order_of_their_times(migrated_sqlite_url: str) -> None:
+    def add(conn: Connection) -> None:
+        lock_head(conn)
+        for name, at in ("began first", 1), ("ok", 3), ("counted, and stored later", 2):
+            add_action(conn, ActionRow(at, "key", "ci", "", "keys.create", name, "{}", "ok", ""))
+
+    async with operating(migrated_sqlite_url) as operator:
+        await operator.server.log.database.write(add)
+        rows = (await operator.ask("GET", "/api/v1/actions")).body["actions"]
+    assert [row["object"] for row in rows] == ["ok", "counted, and stored later", "began first"]
