@@ -37,10 +37,15 @@ async def list_actions(services: Services, params: ListActions) -> dict[str, Any
     wanted = ActionFilter(params.who, params.operation, params.object, params.result, since, until)
     page = await services.database.read(read_actions, wanted, _before(params.after), params.limit)
     return {
-        "actions": [_show(row) for row in page.rows],
+        "actions": [_show(row) for row in sorted(page.rows, key=_order, reverse=True)],
         "next": None if page.before is None else str(page.before),
         "searchedTo": show_time(page.searched_to),
     }
+
+
+def _order(row: ActionRow) -> tuple[int, int]:
+    """Return the sort key of a row: equal refusals are stored up to a minute after the time that they show."""
+    return row.at, row.number
 
 
 def _before(token: str) -> int | None:
