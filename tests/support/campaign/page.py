@@ -8,6 +8,7 @@ from itertools import chain
 from tests.support.campaign.column_checks import LEDGERS
 from tests.support.campaign.damage import Damage
 from tests.support.campaign.damages import BY_PLACE, DAMAGES
+from tests.support.campaign.damages.trees import OF_FILES, SIGNED
 from tests.support.campaign.field_checks import FieldTable
 from tests.support.campaign.file_checks import FILES
 
@@ -15,6 +16,14 @@ from tests.support.campaign.file_checks import FILES
 def found() -> str:
     """Return the tables of the damage that the audit finds, one for each place."""
     return "\n\n".join("\n".join([f"### {place}", "", *_table(damages)]) for place, damages in BY_PLACE.items())
+
+
+def in_signed_histories() -> str:
+    """Return the table of the damage that the audit finds in signed histories."""
+    rows = [(one.does, sorted({kind for kind, *_ in one.wanted}), one.found_by) for one in SIGNED]
+    rows += [(does, [kind], found_by) for does, kind, found_by in OF_FILES]
+    lines = [f"| {does} | {', '.join(f'`{kind}`' for kind in kinds)} | {found_by} |" for does, kinds, found_by in rows]
+    return "\n".join(["| Damage | Verdict | Found by |", "|---|---|---|", *lines])
 
 
 def not_found() -> str:

@@ -18,14 +18,10 @@ from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report
 from eventd.lake.history_rows import write_hashes
-from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.history.hints import keep_hints
-from eventd.log.history.open_tree import TreeOwner, open_tree
-from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.history.trees import find_open_tree
 from eventd.runtime.clock import SECOND
-from eventd.store.engine.database import Database
 from eventd.store.engine.statements import execute, insert_row
 from eventd.testing import ManualClock, draft
 from federation.history.checkpoints import Checkpoint, read_checkpoint, read_origin, sign_checkpoint
@@ -33,60 +29,33 @@ from federation.history.leaf_hints import LeafPlace
 from federation.history.notes import LOG_KEY, NoteSigner, SignedNote, read_note
 from tests.support.campaign.lake_files import LakeFiles, Row
 from tests.support.lakes import NOON
-from tests.support.ledger_store import LedgerStore
 from tests.support.local_spark import run_audit
+from tests.support.sealed_nodes import KEY, open_sealed_node
 from tests.support.stopped_nodes import ship
 
-KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 OTHER = Ed25519PrivateKey.from_private_bytes(b"2" * 32)
 LATER = NOON + 600 * SECOND
 GROUPS = ("sound", "text", "order", "gone", "hashes", "note", "fork", "late", "bare")
 EVENTS = 520
 
 
-class Node(LedgerStore):
-    """Node `a` with a tree in each group."""
-
-    async def grow(self, group: str, *ids: str, node: str = "a") -> None:
-        """Open the tree of a group where that is due, and publish events."""
-        topic = await self.log.topic(f"group:{group}")
-        await self.log.database.write(open_tree, topic, TreeOwner(group, node, KEY), NOON)
-        await self.publish(*(draft(id, group=group, node=node) for id in ids), group=group)
-
-    async def seal(self, group: str, node: str = "a") -> None:
-        """Sign a checkpoint of all that is there."""
-        topic = await self.log.topic(f"group:{group}")
-        hashed = await self.log.database.read(hash_new, topic, EVENTS)
-        assert hashed is not None
-        assert await self.log.database.write(store_checkpoint, hashed, TreeOwner(group, node, KEY), NOON) is not None
-
-
-async def open_node(url: str) -> Node:
-    return Node(await EventLog.open(Database(url), ManualClock(NOON)))
-
-
-async def close(node: Node) -> None:
-    await node.log.close()
-    node.log.database.close()
-
-
 @pytest.fixture
 async def lake(migrated_sqlite_url: str, tmp_path: Path) -> LakeFiles:
     """The lake of a node with a sealed tree in each group; `late` has an unsealed event, `bare` one without a leaf."""
-    node = await open_node(migrated_sqlite_url)
+    node = await open_sealed_node(migrated_sqlite_url)
     for group in GROUPS:
         await node.declare(group=group)
         ids = [f"{group}-{number}" for number in range(1, EVENTS + 1)]
         await node.grow(group, *ids[:300])
-        await node.seal(group)
+        assert await node.seal(group)
         await node.grow(group, *ids[300:])
-        await node.seal(group)
+        assert await node.seal(group)
     await node.grow("late", "late-unsealed")
     topic = await node.log.topic("group:bare")
     await node.grow("bare", "bare-unsealed")
     sql = "UPDATE blocks SET tree = NULL, leaf = NULL WHERE topic_id = ? AND leaf > ?"
     await node.log.database.write(execute, sql, (topic, EVENTS))
-    await close(node)
+    await node.close()
     ship(migrated_sqlite_url, tmp_path / "lake", now=LATER)
     return LakeFiles(tmp_path / "lake")
 
@@ -175,25 +144,25 @@ async def test_each_damage_is_found_where_it_is(lake: LakeFiles) -> None:
 
 async def test_a_database_that_was_taken_back_shows_in_its_next_tree(migrated_sqlite_url: str, tmp_path: Path) -> None:
     file, lake = Path(migrated_sqlite_url.removeprefix("sqlite:///")), tmp_path / "lake"
-    node = await open_node(migrated_sqlite_url)
+    node = await open_sealed_node(migrated_sqlite_url)
     await node.declare(group="g")
     await node.grow("g", "e1", "e2")
     await node.seal("g")
-    await close(node)
+    await node.close()
     shutil.copyfile(file, tmp_path / "backup.db")
-    node = await open_node(migrated_sqlite_url)
+    node = await open_sealed_node(migrated_sqlite_url)
     await node.grow("g", "e3", "e4")
     await node.seal("g")
-    await close(node)
+    await node.close()
     ship(migrated_sqlite_url, lake, now=LATER - 60 * SECOND)
     shutil.copyfile(tmp_path / "backup.db", file)
-    node = await open_node(migrated_sqlite_url)
+    node = await open_sealed_node(migrated_sqlite_url)
     await node.log.database.write(renew_epoch)
-    await close(node)
-    node = await open_node(migrated_sqlite_url)
+    await node.close()
+    node = await open_sealed_node(migrated_sqlite_url)
     await node.grow("g", "e5")
     await node.seal("g")
-    await close(node)
+    await node.close()
     ship(migrated_sqlite_url, lake, now=LATER)
     report = audit(LakeFiles(lake))
     assert ("rolled_back", "g", 3, 4) in findings(report)
@@ -213,24 +182,24 @@ async def test_a_tree_that_ends_before_a_size_that_its_node_signed_for_a_witness
 ) -> None:
     lake = tmp_path / "lake"
     shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), tmp_path / "b.db")
-    node = await open_node(migrated_sqlite_url)
+    node = await open_sealed_node(migrated_sqlite_url)
     await node.declare(group="g")
     await node.grow("g", "e1", "e2")
     await node.seal("g")
     topic = await node.log.topic("group:g")
     tree = await node.log.database.read(find_open_tree, topic)
     assert tree is not None
-    await close(node)
+    await node.close()
     ship(migrated_sqlite_url, lake, now=LATER)
     origin = read_origin(tree.origin)
     note = sign_checkpoint(Checkpoint(origin, 9, b"r" * 32), NoteSigner(tree.origin, LOG_KEY, key)).encode().decode()
-    witness = await open_node(f"sqlite:///{tmp_path / 'b.db'}")
+    witness = await open_sealed_node(f"sqlite:///{tmp_path / 'b.db'}")
     await witness.declare(group="g", node="b")
     await witness.publish(draft("b1", group="g", node="b"))
     row = {"topic_id": await witness.log.topic("group:g"), "origin": tree.origin, "node": "a", "log_key": tree.log_key}
     row |= {"size": 9, "root": b"r" * 32, "note": note, "opened_at": NOON, "witnessed_at": NOON - 600 * SECOND}
     await witness.log.database.write(insert_row, "witnessed", row)
-    await close(witness)
+    await witness.close()
     ship(f"sqlite:///{tmp_path / 'b.db'}", lake, now=LATER)
     report = audit(LakeFiles(lake))
     # Both databases are copies of one, which is the other finding.
@@ -248,19 +217,19 @@ async def test_an_id_that_two_sources_signed_is_found_where_a_peer_refused_one_o
 ) -> None:
     lake, other = tmp_path / "lake", f"sqlite:///{tmp_path / 'b.db'}"
     shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), tmp_path / "b.db")
-    node = await open_node(migrated_sqlite_url)
+    node = await open_sealed_node(migrated_sqlite_url)
     await node.declare("b", group="g")
     await node.grow("g", "free", "taken")
     await node.seal("g")
     await node.settle("b", 0, 2, 1, group="g", exceptions=[(2, "id_conflict")])
-    await close(node)
+    await node.close()
     ship(migrated_sqlite_url, lake, now=LATER)
     assert not squatted(audit(LakeFiles(lake))), "nothing shows that the peer has an event of another source"
-    peer = await open_node(other)
+    peer = await open_sealed_node(other)
     await peer.declare(group="g", node="b")
     await peer.grow("g", "taken", node="b")
     await peer.seal("g", node="b")
-    await close(peer)
+    await peer.close()
     ship(other, lake, now=LATER)
     (found,) = squatted(audit(LakeFiles(lake)))
     assert (found.group, found.source, found.first, found.ids) == ("g", "a", 2, ("taken",))
@@ -278,20 +247,20 @@ async def pair(migrated_sqlite_url: str, tmp_path: Path) -> LakeFiles:
     lake, other = tmp_path / "lake", f"sqlite:///{tmp_path / 'b.db'}"
     shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), tmp_path / "b.db")
     ids = [f"e{number}" for number in range(1, 6)]
-    node = await open_node(migrated_sqlite_url)
+    node = await open_sealed_node(migrated_sqlite_url)
     await node.declare(group="g")
     await node.grow("g", *ids)
     await node.seal("g")
     tree = await node.log.database.read(find_open_tree, await node.log.topic("group:g"))
     assert tree is not None
-    await close(node)
+    await node.close()
     ship(migrated_sqlite_url, lake, now=LATER)
-    peer = await open_node(other)
+    peer = await open_sealed_node(other)
     await peer.declare(group="g", node="b")
     await peer.publish(*(draft(id, group="g", node="a", path="a") for id in ids), group="g")
     topic, places = await peer.log.topic("group:g"), [LeafPlace(1, 1, read_origin(tree.origin).tree)]
     await peer.log.database.write(keep_hints, topic, places, range(1, 6), range(1, 6))
-    await close(peer)
+    await peer.close()
     ship(other, lake, now=LATER)
     return LakeFiles(lake)
 
