@@ -155,6 +155,10 @@ async def describe(session: Session, id: IdArgument, group: GroupOption = "") ->
     _show(session.out, answer)
 
 
+def _describe_refuted(mark: Mapping[str, Any]) -> str:
+    return f"at {show_moment(mark['refutedAt'])}: {mark['tree']} does not have it, also not as leaf {mark['leaf']}"
+
+
 def _show(out: Output, answer: Mapping[str, Any]) -> None:
     event = answer["event"]
     way = [*event["path"], answer["node"]]
@@ -174,6 +178,7 @@ def _show(out: Output, answer: Mapping[str, Any]) -> None:
             "Dedupe key": event["dedupeKey"],
             "Payload": f"{answer['payloadBytes']} bytes",
             **({"Returned": describe_returned(event["returned"])} if event.get("returned") else {}),
+            **({"Refuted": _describe_refuted(event["refuted"])} if event.get("refuted") else {}),
         },
     )
     if answer["payload"] is not None:

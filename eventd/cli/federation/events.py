@@ -60,6 +60,7 @@ EVENTS = (
     Column("SEQ", text("seq"), wide=True),
     Column("VIA", lambda row: ",".join(row["path"]) or "-", wide=True),
     Column("RETURNED", lambda row: show_returned(row.get("returned")), wide=True),
+    Column("REFUTED", lambda row: row["refuted"]["tree"] if row.get("refuted") else "-", wide=True),
     Column("DEDUPE_KEY", text("dedupeKey"), wide=True),
     Column("PAYLOAD", lambda row: _pairs(row["payload"]), wide=True),
 )

@@ -6,11 +6,13 @@ The record stays where it is, and is marked. Its id is free, so that the true ev
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eventd.log.core.freed_ids import free_id
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, fetch_in, insert_row
+
+_COLUMNS: Final = "position, event_id, origin, leaf, refuted_at"
 
 
 class RefutedRecord(NamedTuple):
@@ -31,17 +33,14 @@ def keep_refuted(conn: Connection, topic_id: int, record: RefutedRecord) -> None
 
 def find_refuted(conn: Connection, topic_id: int, event_id: str) -> list[RefutedRecord]:
     """Return the refuted records with this event id, the newest first."""
-    sql = (
-        "SELECT position, event_id, origin, leaf, refuted_at FROM refuted_events WHERE topic_id = ? AND event_id = ?"
-        " ORDER BY position DESC LIMIT 100"
-    )
+    sql = f"SELECT {_COLUMNS} FROM refuted_events WHERE topic_id = ? AND event_id = ? ORDER BY position DESC LIMIT 100"
     return [*map(RefutedRecord._make, fetch(conn, sql, (topic_id, event_id)))]
 
 
-def refuted_among(conn: Connection, topic_id: int, positions: Collection[int]) -> set[int]:
-    """Return those of these positions whose records are refuted."""
-    sql = "SELECT position FROM refuted_events WHERE topic_id = ? AND position {in}"
-    return {position for (position,) in fetch_in(conn, sql, (topic_id,), list(positions))}
+def read_refuted_at(conn: Connection, topic_id: int, positions: Collection[int]) -> list[RefutedRecord]:
+    """Return those records at these positions that are refuted."""
+    sql = f"SELECT {_COLUMNS} FROM refuted_events WHERE topic_id = ? AND position {{in}}"
+    return [*map(RefutedRecord._make, fetch_in(conn, sql, (topic_id,), list(positions)))] if positions else []
 
 
 def delete_refuted(conn: Connection, topic_id: int, upto: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eventd.log.delivery.returned import StoreReturned
+from eventd.log.history.refuted import RefutedRecord, keep_refuted
 from eventd.store.rows.returned_events import ReturnedMark
 from eventd.testing import draft, until
 from tests.integration.console.conftest import MakeBrowser
@@ -188,3 +189,15 @@ async def test_an_event_that_a_filter_keeps_back_says_so_with_the_resource_to_ch
     assert "not meant for b: its filter takes only types dns.*" in row
     assert 'href="/console/resources/EventPeer/edge-b"' in row
     assert "Sends</dt>" in (await one.get("/console/links/edge/b")).text
+
+
+async def test_a_refuted_event_is_marked_in_the_search_and_on_its_page(site: Site, browser: MakeBrowser) -> None:
+    log = site.running.log
+    topic = await log.topic("group:edge")
+    appended = await log.append(topic, [draft("e1", group="edge", path="b,hub")])
+    record = RefutedRecord(appended.positions[0], "e1", "eventd/edge/b/tree", 7, log.clock.now())
+    await log.database.write(keep_refuted, topic, record)
+    one = browser(site)
+    await one.sign_in(READ)
+    assert '<span class="state s-refuted">refuted</span>' in (await one.get("/console/events?group=edge")).text
+    assert "<code>eventd/edge/b/tree</code>, also not as leaf 7" in (await one.get("/console/events/edge/e1")).text

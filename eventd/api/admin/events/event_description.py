@@ -9,6 +9,7 @@ from pydantic import Field
 
 from eventd.api.admin.deliveries.dead_letters import show_refusal
 from eventd.api.admin.deliveries.peer_ledger import open_ledger
+from eventd.api.admin.events.refuted_marks import find_refuted_record, read_refuted_marks
 from eventd.api.admin.events.returned_marks import show_returned
 from eventd.api.admin.subscriptions.subscription_runs import show_run
 from eventd.api.framework.moments import show_time
@@ -94,6 +95,9 @@ def _find_event(conn: Connection, params: OneEvent) -> _StoredEvent:
         for record in read_at(conn, [place.position]):
             if record.event_id == params.id and record.topic_id == topic.id:
                 return _StoredEvent(group, topic, record)
+    refuted = find_refuted_record(conn, topic.id, params.id)
+    if refuted is not None:
+        return _StoredEvent(group, topic, refuted)
     raise NotFound(
         f"group {group.name} has no event {params.id[:200]}",
         hint="routerctl federation event find ID looks for it in all groups",
@@ -150,6 +154,7 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
             "bytes": record.size,
             "path": list(decode_path(record.path)),
             "returned": None if returned is None else show_returned(returned),
+            "refuted": read_refuted_marks(conn, topic.id, [record]).get(record.position),
         },
         "node": group.node_name,
         "payload": payload.decode() if len(payload) <= INLINE_BYTES else None,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from pydantic import Field, field_validator
 
+from eventd.api.admin.events.refuted_marks import find_refuted_record, read_refuted_marks
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import After, read_token, write_token
@@ -96,8 +97,9 @@ async def search(services: Services, params: SearchEvents) -> dict[str, Any]:
         if not more or query.limit <= 0 or query.max_bytes <= 0 or late:
             break
     back_to = await database.read(stored_at_or_before, start.topic.id, seen) if more else None
+    refuted = await database.read(read_refuted_marks, query.topic_id, records)
     return {
-        "events": [_show(record, now) for record in records],
+        "events": [_show(record, now, refuted.get(record.position)) for record in records],
         "next": write_token(start.head, seen) if more else None,
         "searchedBackTo": show_time(back_to),
         "storedEvents": start.topic.ids,
@@ -130,10 +132,10 @@ def _open_search(conn: Connection, params: SearchEvents, since: int | None, unti
     return _SearchStart(head, topic, query, place.gap)
 
 
-def _show(record: Record, now: int) -> dict[str, Any]:
+def _show(record: Record, now: int, refuted: dict[str, Any] | None) -> dict[str, Any]:
     """Return the envelope of an event as JSON, without its payload."""
     event = msgspec.json.decode(record.body)
-    return {
+    shown = {
         "id": record.event_id,
         "group": event["group"],
         "sourceNode": record.node,
@@ -148,6 +150,7 @@ def _show(record: Record, now: int) -> dict[str, Any]:
         "path": list(decode_path(record.path)),
         "bytes": record.size,
     }
+    return shown | ({"refuted": refuted} if refuted else {})
 
 
 class FindEvent(Params):
@@ -179,7 +182,14 @@ def _read_places(conn: Connection, event_id: str, services: Services) -> list[di
     found = []
     for place in places:
         record = stored.get((place.topic_id, event_id))
-        about = {} if record is None else {"event": _show(record, now)}
+        about = {} if record is None else {"event": _show(record, now, None)}
         group = topics[place.topic_id]
         found.append({"group": group, "stored": record is not None, "evictedAt": show_time(place.gone_at)} | about)
+    known = {place.topic_id for place in places}
+    for topic_id in (one for one in topics if one not in known):
+        record = find_refuted_record(conn, topic_id, event_id)
+        if record is not None:
+            mark = read_refuted_marks(conn, topic_id, [record]).get(record.position)
+            found.append({"group": topics[topic_id], "stored": True, "evictedAt": None})
+            found[-1]["event"] = _show(record, now, mark)
     return sorted(found, key=lambda one: str(one["group"]))

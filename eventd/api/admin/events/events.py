@@ -15,6 +15,7 @@ from eventd.api.admin.events.emitted import drafts_from
 from eventd.api.admin.events.emitted_leaves import show_leaves
 from eventd.api.admin.events.event_columns import MOST, read_events
 from eventd.api.admin.events.event_texts import are_texts, decode_texts
+from eventd.api.admin.events.refuted_marks import read_refuted_marks
 from eventd.api.admin.events.returned_marks import read_shown_marks
 from eventd.api.admin.resources.groups import EmitTarget, find_target, recall_target
 from eventd.api.bodies.bodies import SMALL_BYTES
@@ -261,9 +262,15 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
             before=found.seen if params.newest else ask.before,
         )
     marks = await services.database.read(read_shown_marks, ask.topic_id, records)
-    shown = [show_event(record) for record in records]
+    refuted = await services.database.read(read_refuted_marks, ask.topic_id, records)
+    shown = [
+        show_event(record)
+        | ({"returned": marks[record.event_id]} if record.event_id in marks else {})
+        | ({"refuted": refuted[record.position]} if record.position in refuted else {})
+        for record in records
+    ]
     return {
-        "events": [one | {"returned": marks[one["id"]]} if one["id"] in marks else one for one in shown],
+        "events": shown,
         "next": write_token(start.head, records[-1].position) if more and records else None,
         "upto": write_token(start.head, start.head.last),
         "gap": start.place.gap,

@@ -11,7 +11,9 @@ from eventd.api.admin.events.event_description import INLINE_BYTES, EventGone
 from eventd.errors import NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import Step
+from eventd.log.history.refuted import RefutedRecord, find_refuted, keep_refuted
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.store.engine.statements import fetch
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
 from eventd.testing import NOW, ManualClock, draft
@@ -191,3 +193,35 @@ async def test_a_link_says_what_its_filter_takes(log: EventLog, clock: ManualClo
         "events that entered the log at this node",
     ]
     assert links[0]["filter"]["types"] == ["dns.*"]
+
+
+async def test_a_refuted_event_is_shown_as_such_until_the_true_one_has_its_id(books: GroupLedger) -> None:
+    forged = draft("e1", path="b,hub", subject="forged")
+    topic = await books.log.topic("group:g")
+    [position] = await books.publish(forged)
+    await books.log.database.write(keep_refuted, topic, RefutedRecord(position, "e1", "eventd/g/b/tree", 7, NOW))
+    mark = {"tree": "eventd/g/b/tree", "leaf": 7, "refutedAt": "2026-11-20T12:00:00Z"}
+    shown = (await describe(books))["event"]
+    assert (shown["subject"], shown["refuted"]) == ("forged", mark)
+    for operation in ("events.list", "events.search"):
+        [listed] = (await books.call(operation, group="g"))["events"]
+        assert listed["refuted"] == mark
+    [found] = (await books.call("events.find", id="e1"))["groups"]
+    assert (found["group"], found["stored"], found["event"]["refuted"]) == ("g", True, mark)
+    await books.publish(draft("e1", path="b,hub", subject="true"))
+    shown = (await describe(books))["event"]
+    assert (shown["subject"], shown["refuted"]) == ("true", None)
+    [found] = (await books.call("events.find", id="e1"))["groups"]
+    assert found["event"]["subject"] == "true"
+
+
+async def test_the_mark_of_a_refuted_event_goes_with_its_record(books: GroupLedger) -> None:
+    topic = await books.log.topic("group:g")
+    [position] = await books.publish(draft("e1", path="b,hub"))
+    await books.log.database.write(keep_refuted, topic, RefutedRecord(position, "e1", "eventd/g/b/tree", 7, NOW))
+    await books.log.database.write(evict, topic, EvictionLimits(max_records=0), now=NOW)
+    assert await books.log.database.read(find_refuted, topic, "e1") == []
+    with pytest.raises(NotFound):
+        await describe(books)
+    [(ids,)] = await books.log.database.read(fetch, "SELECT ids FROM topics WHERE id = ?", (topic,))
+    assert ids == 0, "the id was subtracted once"
