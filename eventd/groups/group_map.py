@@ -30,9 +30,6 @@ than `FRESH_SECONDS`, and the finding would come and go."""
 SILENT_SECONDS: Final = 60.0
 """A running link with events to send that makes no progress for this many seconds is reported as a contradiction."""
 
-PRESENT_SECONDS: Final = 15.0
-"""A batch that arrived at most this many seconds ago is called the present: reports are some seconds old."""
-
 
 class PeerReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a declared peer answered; for `answer` see `UNASKED`.
@@ -189,7 +186,8 @@ def _compare(link: MapLink, reports: Mapping[str, _DatedReport]) -> Iterator[str
     if receiver is None or sender is not None or not _is_complete(link.source, reports):
         return
     if is_fresh and (receiver.link.events_per_second or 0) > 0:
-        yield f"{_receives(link.target, receiver)}, and {link.source} has no link to it"
+        # The rate is the mean of a minute. No newer figure: the silence since a report would count as one of the link.
+        yield f"{link.target} received events in the last 2 min, and {link.source} has no link to it"
     elif _sends(link.target, link.source, reports):
         # The receiver's mark of the sender outlives the link: a direction that never was declared is no finding.
         yield f"{link.source} has no link to {link.target} any more, though {link.target} has one to {link.source}"
@@ -210,14 +208,6 @@ def _contradicting_silence(sender: LinkEnd, receiver: LinkEnd) -> float | None:
     if not _waits_long(sender.link) and delivered is not None and delivered < receiver.age:
         return None
     return silent
-
-
-def _receives(node: str, receiver: LinkEnd) -> str:
-    """Return in words that a node receives events, or has until lately: the rate is the mean of a minute."""
-    silent = receiver.silent_seconds
-    if silent is None or silent <= PRESENT_SECONDS:
-        return f"{node} receives events"
-    return f"{node} received events until {_span(silent)} ago"
 
 
 def _has_to_send(link: LinkReport) -> bool:
