@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from eventd.console.drawing.map_links import STATES, reporting_nodes, silent_nodes, table_rows
 from eventd.console.drawing.map_picture import draw_map
 from eventd.console.many.answers import check_description, check_found, check_letters
+from eventd.console.many.disagreements import Disagreements, count_odd
 from eventd.console.many.event_courses import note_arrivals
 from eventd.console.many.joined_map import join_maps
 from eventd.console.many.remote_node import SILENCE_SECONDS, NodeSummary, RemoteNode, ask_all
@@ -36,7 +36,7 @@ any group."""
 _MOST_ROWS: Final = 100
 """Maximum number of links, and of nodes, in the tables below a map."""
 
-NO_FINDINGS: Final[Mapping[str, int]] = MappingProxyType({})
+NO_FINDINGS: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({})
 _NO_ANSWER: Final = f"it has not answered within {SILENCE_SECONDS:.0f} s"
 
 
@@ -79,6 +79,7 @@ class AllNodes:
         self._nodes = nodes
         self._urls = urls
         self._spawn = spawn
+        self._disagreements = Disagreements()
 
     def pages(self) -> tuple[PageRoute, ...]:
         """Return the routes of these pages, which a visitor may open without permissions at a node."""
@@ -97,7 +98,8 @@ class AllNodes:
         groups = sorted({name for node in self._nodes for name in _groups_of(node)})
         group = group if group in groups or visit.asked("group") else (groups[0] if groups else "")
         drawn = self._map(group)
-        rows = [self._row(node, drawn["odd"]) for node in self._nodes]  # in an order that no state changes
+        odd = {**self._disagreements.count(self._nodes), group: drawn["odd"]}
+        rows = [self._row(node, odd) for node in self._nodes]  # in an order that no state changes
         data = {"nodes": rows, "groups": groups[:_MOST_CHOICES], "group": group, "states": STATES, **drawn}
         return ShownPage("Nodes", "nodes.html", data)
 
@@ -107,8 +109,8 @@ class AllNodes:
         if asked:
             await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
 
-    def _row(self, node: RemoteNode, odd: Mapping[str, int] = NO_FINDINGS) -> dict[str, Any]:
-        """Return the row of a node. `odd`: how many links of each node have ends that disagree."""
+    def _row(self, node: RemoteNode, odd: Mapping[str, Mapping[str, int]] = NO_FINDINGS) -> dict[str, Any]:
+        """Return the row of a node. `odd`: by group, how many links of each node have ends that disagree."""
         summary, options = node.summary or NodeSummary(0.0), node.options
         links: dict[str, int] = {}
         for each in summary.groups:
@@ -131,10 +133,11 @@ class AllNodes:
             "events": None if node.summary is None else sum(each["events"] for each in summary.groups),
             "links": links,
             "attention": self._attention(node, odd),
-            "examined": node.findings is not None,
+            "examined": node.findings is not None and node.maps is not None,
+            "unread": 0 if node.maps is None else len(summary.groups) - len(node.maps),
         }
 
-    def _attention(self, node: RemoteNode, odd: Mapping[str, int]) -> list[dict[str, str]] | None:
+    def _attention(self, node: RemoteNode, odd: Mapping[str, Mapping[str, int]]) -> list[dict[str, str]] | None:
         """Return what needs attention at a node besides the states of its links; None if that is not known."""
         if node.summary is None or node.problem or node.refusal:
             return None
@@ -143,9 +146,10 @@ class AllNodes:
             {"words": item.words, "url": urls.to(*item.path, **item.query)}
             for item in [*node.attention, *(node.findings or ())]
         ]
-        names = {str(shown["node"]) for shown in node.summary.maps.values()}
-        if number := max((odd.get(name, 0) for name in names), default=0):
-            items.append({"words": f"{counted(number, 'link')} whose ends disagree", "url": "#map-links"})
+        for group, shown in sorted({**(node.maps or {}), **node.summary.maps}.items()):
+            if number := odd.get(group, {}).get(str(shown["node"]), 0):
+                words = f"{counted(number, 'link')} of {group} whose ends disagree"
+                items.append({"words": words, "url": f"{Urls().to(group=group)}#map-links"})
         return items
 
     @staticmethod
@@ -187,7 +191,7 @@ class AllNodes:
         told = [shown for name, shown in known.items() if shown is not None and name not in silent.keys() | refused]
         since = {str(shown["node"]): silent[name] for name, shown in known.items() if shown and name in silent}
         if not told:
-            return {"map": None, "picture": None, "hidden": 0, "all": 0, "claims": {}, "odd": NO_FINDINGS}
+            return {"map": None, "picture": None, "hidden": 0, "all": 0, "claims": {}, "odd": {}}
         joined = join_maps(group, told, since)
         claims = self._find_claims(known)
         at = {str(shown["node"]): self._urls[name] for name, shown in known.items() if shown is not None}
@@ -204,7 +208,7 @@ class AllNodes:
             "hidden": joined["leftOut"] + len(joined["links"]) - len(rows["links"]),
             "all": len(joined["nodes"]),
             "claims": claims,
-            "odd": Counter(name for link in joined["links"] if link["findings"] for name in (link["from"], link["to"])),
+            "odd": count_odd(joined["links"]),
         }
 
     def _find_claims(self, known: Mapping[str, Mapping[str, Any] | None]) -> dict[str, list[str]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eventd.console.drawing.router_picture import state_of
+from eventd.console.many.answers import check_map
 from eventd.console.pages.link_problems import without_links
 from eventd.console.view.node_view import NodeView
 from eventd.errors import EventdError
@@ -21,6 +23,8 @@ _LONGEST: Final = 40
 """Maximum number of characters of a state that are shown."""
 MOST_COUNTED: Final = 20_000
 """Maximum number of groups, subscriptions, callbacks or routers of an answer that are counted."""
+MOST_MAPS: Final = 20
+"""Maximum number of groups of a node whose maps are read to find links whose ends disagree."""
 MOST_STATES: Final = 8
 """Maximum number of states of a noun that are shown by themselves; there are fewer, unless a node invents some."""
 
@@ -52,6 +56,15 @@ async def read_findings(view: NodeView) -> list[AttentionItem] | None:
     except (EventdError, KeyError, TypeError, ValueError, AttributeError):
         return None
     return [AttentionItem(f"{counted(len(found), 'finding')} of doctor", ("doctor",))] if found else []
+
+
+async def read_maps(view: NodeView, groups: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return the maps of the first groups by name, without those that cannot be read."""
+    found = {}
+    for group in groups[:MOST_MAPS]:
+        with suppress(EventdError):
+            found[group] = check_map(await view.call("map.show", group=group))
+    return found
 
 
 async def _read_one(read: Callable[[NodeView], Awaitable[list[AttentionItem]]], view: NodeView) -> list[AttentionItem]:

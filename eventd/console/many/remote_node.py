@@ -14,7 +14,7 @@ from eventd.api.keys.scopes import SCOPES
 from eventd.client.connection import Connection
 from eventd.client.refusals.kinds import Lost
 from eventd.console.many.answers import check_groups, check_map, of_another_form, showable
-from eventd.console.many.attention import AttentionItem, read_attention, read_findings
+from eventd.console.many.attention import AttentionItem, read_attention, read_findings, read_maps
 from eventd.console.view.over_http import OverHttpView
 from eventd.console.view.sent_answers import SentAnswers
 from eventd.errors import EventdError, Forbidden, Unauthorized, Unavailable
@@ -95,6 +95,8 @@ class RemoteNode:
         """Whether that error was that it refuses the key; otherwise the address may be that of another program."""
         self.attention: list[AttentionItem] = []
         """What needs attention besides links, as the node said at most `ATTENTION_SECONDS` ago while it answers."""
+        self.maps: Mapping[str, Mapping[str, Any]] | None = None
+        """The maps of its first groups, as old as `attention`; None if they are not known."""
         self.findings: list[AttentionItem] | None = None
         """What doctor found when it was asked last; None if that is not known."""
         self._examining: asyncio.Task[None] | None = None
@@ -273,6 +275,8 @@ class RemoteNode:
 
     async def _read_attention(self) -> None:
         self.attention = await read_attention(self._aside())
+        groups = self.summary.groups if self.summary else ()
+        self.maps = await read_maps(self._aside(), [str(group["group"]) for group in groups])
 
     async def _read_findings(self) -> None:
         begun = self._clock.monotonic()

@@ -23,3 +23,29 @@ async def test_a_node_with_very_many_groups_does_not_fill_the_page() -> None:
     (row,) = page.data["nodes"]
     assert (len(row["groups"]), row["more"], row["events"]) == (20, 9_980, 10_000)
     assert len(page.data["groups"]) == 200
+
+
+def mapped(*links: tuple[str, str, list[str]]) -> dict[str, Any]:
+    """Return an answer of `map.show` of the node `one`."""
+    nodes = [{"node": name, "answer": "answered", "ageSeconds": 1.0} for name in ("one", "two")]
+    ends = {"sender": None, "receiver": None}
+    shown = [{"from": source, "to": target, **ends, "findings": found} for source, target, found in links]
+    return {"node": "one", "nodes": nodes, "links": shown, "leftOut": 0}
+
+
+async def test_links_whose_ends_disagree_are_counted_for_groups_whose_map_is_not_shown() -> None:
+    clock = SystemClock()
+    node = RemoteNode(NodeOptions("one", "http://one", group="core"), None, clock, Supervisor(clock).spawn)
+    groups: list[dict[str, Any]] = [{"group": name, "events": 1, "links": {}} for name in ("core", "edge", "far")]
+    core, edge = mapped(("one", "two", [])), mapped(("one", "two", []), ("two", "one", ["two has no link to one"]))
+    node.summary = NodeSummary(clock.monotonic(), tuple(groups), {"core": core})
+    node.maps = {"core": core, "edge": edge}
+    pages = AllNodes([node], {"one": Urls("/at/one")}, Supervisor(clock).spawn)
+    page = await pages.show_nodes(Visit(AllNodesView(), Urls(), "/", {}, {}, Preferences().style(clock.now())))
+    (row,) = page.data["nodes"]
+    (item,) = row["attention"]
+    assert (item["words"], item["url"].partition("?")[2]) == (
+        "1 link of edge whose ends disagree",
+        "group=edge#map-links",
+    )
+    assert row["unread"] == 1, "the group whose map could not be read"
