@@ -113,7 +113,7 @@ def _prove(
     for opening, checkpoints in _candidates(trees.get(name, TreeRows()), place, policy, where):
         entry = OPENING_ENTRY + opening.note.encode()
         tiles = {at // TILE_WIDTH for at in (0, leaf, *(one.stated.size for one in checkpoints))}
-        reader = _LeafReader(storage, segments, entry, trees, name, tiles)
+        reader = LeafReader(storage, segments, entry, trees, name, tiles)
         for one in checkpoints:
             size, root = one.stated.size, one.stated.root
             try:
@@ -198,7 +198,7 @@ def _is_number(table: Any, number: int) -> Any:
     return compute.equal(table["number"], number)
 
 
-class _LeafReader:
+class LeafReader:
     """Reads tiles of a tree: some of level 0 from the rows of its node, the others from the hashes that it shipped."""
 
     def __init__(

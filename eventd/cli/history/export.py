@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,6 +10,7 @@ import typer
 
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected_without_table
+from eventd.cli.history.lake_trees import FromLakeOption, checkpoint_of_lake, open_in_lake
 from eventd.cli.history.log import TreeOption
 from eventd.cli.terminal.output import note
 from eventd.errors import CheckFailed
@@ -29,6 +30,7 @@ async def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write to; created if it is missing.")],
     group: GroupOption = "",
     tree: TreeOption = "",
+    lake: FromLakeOption = "",
 ) -> None:
     """Write a tree to a folder, in the layout that tools for transparency logs read.
 
@@ -38,12 +40,16 @@ async def export(
     from federation.history.checkpoints import read_checkpoint
     from federation.history.notes import read_note
 
-    name = await one_group(session, group)
-    answer = await session.call("history.checkpoint", group=name, tree=tree)
+    name = group if lake else await one_group(session, group)
+    if lake:
+        answer = checkpoint_of_lake(lake, group, tree)
+    else:
+        answer = await session.call("history.checkpoint", group=name, tree=tree)
     checkpoint = read_checkpoint(read_note(answer["note"].encode()).text)
     folder.mkdir(parents=True, exist_ok=True)
     written = pruned = 0
-    async for address, hashes in _tiles(session, name, checkpoint, folder):
+    tiles = _tiles_of_lake(lake, checkpoint, folder) if lake else _tiles(session, name, checkpoint, folder)
+    async for address, hashes in tiles:
         written, pruned = written + bool(hashes), pruned + (not hashes)
         if hashes:
             path = folder / address.path()
@@ -56,7 +62,8 @@ async def export(
     if session.out.is_document:
         session.out.value(result)
         return
-    missing = f"; the node has pruned {counted(pruned, 'tile')}" if pruned else ""
+    lacking = "the lake lacks" if lake else "the node has pruned"
+    missing = f"; {lacking} {counted(pruned, 'tile')}" if pruned else ""
     note(f"{folder}: {answer['origin']} of size {checkpoint.size}, {counted(written, 'new tile')}{missing}")
 
 
@@ -66,23 +73,43 @@ async def _tiles(
     """Yield the tiles of a checkpoint that the folder does not have, with their hashes; none for a pruned one."""
     from federation.history.forms import read_base64
     from federation.history.merkle import HASH_SIZE
-    from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress
 
-    for level in range(MAX_LEVEL + 1):
-        hashes = checkpoint.size >> level * TILE_HEIGHT
-        due = [
-            TileAddress(level, number, min(TILE_WIDTH, hashes - number * TILE_WIDTH))
-            for number in range(-(-hashes // TILE_WIDTH))
-        ]
-        due = [tile for tile in due if not _is_there(folder / tile.path(), tile.width * HASH_SIZE)]
+    for due in _due_tiles(checkpoint, folder):
         while due:
-            asked = {"level": level, "first": due[0].number, "count": AT_ONCE}
+            asked = {"level": due[0].level, "first": due[0].number, "count": AT_ONCE}
             answer = await session.call("history.tiles", group=group, tree=checkpoint.origin.tree, **asked)
             found = {one["number"]: read_base64(one["hashes"], "a tile") for one in answer["tiles"]}
             end = due[0].number + AT_ONCE
             for tile in [tile for tile in due if tile.number < end]:
                 yield tile, found.get(tile.number, b"")[: tile.width * HASH_SIZE]
             due = [tile for tile in due if tile.number >= end]
+
+
+async def _tiles_of_lake(lake: str, checkpoint: Checkpoint, folder: Path) -> AsyncIterator[tuple[TileAddress, bytes]]:
+    """Yield the tiles of a checkpoint that the folder does not have, without hashes where the lake lacks some."""
+    from federation.errors import MalformedHistory
+
+    found = open_in_lake(lake, checkpoint.origin.group, checkpoint.origin.tree)
+    for due in _due_tiles(checkpoint, folder):
+        for tile in due:
+            try:
+                yield tile, found.read(tile)
+            except MalformedHistory:
+                yield tile, b""
+
+
+def _due_tiles(checkpoint: Checkpoint, folder: Path) -> Iterator[list[TileAddress]]:
+    """Yield the tiles of a checkpoint that the folder does not have, for each level."""
+    from federation.history.merkle import HASH_SIZE
+    from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress
+
+    for level in range(MAX_LEVEL + 1):
+        hashes = checkpoint.size >> level * TILE_HEIGHT
+        tiles = [
+            TileAddress(level, number, min(TILE_WIDTH, hashes - number * TILE_WIDTH))
+            for number in range(-(-hashes // TILE_WIDTH))
+        ]
+        yield [tile for tile in tiles if not _is_there(folder / tile.path(), tile.width * HASH_SIZE)]
 
 
 def _is_there(path: Path, size: int) -> bool:

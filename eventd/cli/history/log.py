@@ -14,6 +14,7 @@ from eventd.cli.history.lake_trees import (
     TREES_OF_LAKE,
     FromLakeOption,
     checkpoint_of_lake,
+    consistency_of_lake,
     keys_of_lake,
     trees_of_lake,
 )
@@ -122,6 +123,7 @@ async def consistency(
     ] = None,
     group: GroupOption = "",
     tree: TreeOption = "",
+    lake: FromLakeOption = "",
 ) -> None:
     """Prove that a tree begins with all leaves of a smaller one; exits with status 4 if it does not.
 
@@ -129,13 +131,16 @@ async def consistency(
     covers was changed or removed.
     """
     held = _read_held(old)
-    answer = await session.call(
-        "history.consistency",
-        group=held.group or await one_group(session, group),
-        tree=held.tree or tree,
-        old=held.size,
-        new=new,
-    )
+    if lake:
+        answer = consistency_of_lake(lake, held.group or group, held.tree or tree, held.size, new)
+    else:
+        answer = await session.call(
+            "history.consistency",
+            group=held.group or await one_group(session, group),
+            tree=held.tree or tree,
+            old=held.size,
+            new=new,
+        )
     _verify(held, answer)
     if session.out.is_document:
         session.out.value(answer)
@@ -144,7 +149,8 @@ async def consistency(
         f"Consistent: {answer['origin']} of size {answer['new']} begins with all leaves of size {answer['old']}."
     )
     if held.root is None and session.out.is_table:
-        note("note: the node itself named the root of the smaller tree; give a checkpoint that you kept to compare")
+        who = "lake" if lake else "node"
+        note(f"note: the {who} itself named the root of the smaller tree; give a checkpoint that you kept to compare")
 
 
 def _read_held(old: str) -> _Held:
@@ -173,7 +179,7 @@ def _verify(held: _Held, answer: Mapping[str, Any]) -> None:
     from federation.history.proofs import verify_consistency
 
     if held.origin and held.origin != answer["origin"]:
-        raise CheckFailed(f"the node has the tree {answer['origin']}, and the checkpoint is of {held.origin}")
+        raise CheckFailed(f"the tree is {answer['origin']}, and the checkpoint is of {held.origin}")
     try:
         old_root = held.root or read_hash(answer["oldRoot"], "the root of the smaller tree")
         new_root = read_hash(answer["newRoot"], "the root of the larger tree")

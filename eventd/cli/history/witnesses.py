@@ -9,6 +9,7 @@ import typer
 
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
+from eventd.cli.history.lake_trees import WITNESSES_OF_LAKE, FromLakeOption, witnesses_of_lake
 from eventd.cli.history.prove import OutOption
 from eventd.cli.terminal.output import Column, moment, note, span, text
 from eventd.errors import Invalid
@@ -40,8 +41,11 @@ FINDINGS = (
 
 @connected
 @only_calls
-async def witnesses(session: Session, group: GroupOption = "") -> None:
+async def witnesses(session: Session, group: GroupOption = "", lake: FromLakeOption = "") -> None:
     """List the peers as witnesses of this node's tree, and what this node holds of theirs."""
+    if lake:
+        session.out.rows(WITNESSES_OF_LAKE, witnesses_of_lake(lake, group), name=lambda row: str(row["witness"]))
+        return
     answer = await session.call("history.witnesses", group=await one_group(session, group))
     if session.out.is_document:
         session.out.value(answer)

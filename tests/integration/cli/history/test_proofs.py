@@ -247,3 +247,39 @@ def test_trees_are_read_from_a_lake_without_their_node(proving: Proving) -> None
     assert control("log", "keys", "--lake", "lake", "-o", "name").lines == [proving.key]
     control("log", "checkpoint", "--lake", "lake", "--size", "2", code=2)
     assert "has no tree" in control("log", "checkpoint", "--lake", "lake", "--tree", "x", code=3).err
+
+
+def test_a_tree_in_a_lake_is_compared_with_a_kept_checkpoint_and_exported(proving: Proving) -> None:
+    control, lake = proving.control, ("--lake", "lake")
+    control("log", "checkpoint", "--out", "kept")
+    lines = "".join(f'{{"type": "client.seen", "id": "more-{number}"}}\n' for number in range(600))
+    control("federation", "event", "emit", "--stdin", stdin=lines)
+    proving.seal()
+    control("log", "export", "of-node")
+    ship(proving.url, Path("lake"), now=SystemClock().now() + 60_000_000)
+    proving.change("DELETE FROM tiles")
+    said = control("log", "consistency", "kept", *lake)
+    assert said.out.startswith("Consistent: eventd/edge/onprem/")
+    assert said.out.endswith(" of size 604 begins with all leaves of size 4.\n")
+    own = control("log", "consistency", "300", *lake, "-o", "json").json
+    assert (own["old"], own["new"], len(own["checkpoints"])) == (300, 604, 1)
+    assert "the lake itself named the root" in control("log", "consistency", "300", *lake).err
+    assert "the sizes that it has: 604" in control("log", "consistency", "4", "300", *lake, code=3).err
+    assert "no consistency proof from size 700 to size 604" in control("log", "consistency", "700", *lake, code=1).err
+    exported = control("log", "export", "of-lake", *lake, "-o", "json").json
+    assert (exported["size"], exported["written"], exported["pruned"]) == (604, 4, 0)
+    files = [path.relative_to("of-node") for path in Path("of-node").rglob("*") if path.is_file()]
+    assert all((Path("of-lake") / path).read_bytes() == (Path("of-node") / path).read_bytes() for path in files)
+    other = sign_checkpoint(Checkpoint(read_origin(own["origin"]), 4, bytes(32)), NODE.signer(own["origin"]))
+    Path("kept").write_bytes(other.encode())
+    assert "has another root at size 4 than the checkpoint" in control("log", "consistency", "kept", *lake, code=4).err
+
+
+def test_a_tree_of_which_a_lake_lacks_rows_is_neither_proven_nor_exported(proving: Proving) -> None:
+    control = proving.control
+    ship(proving.url, Path("lake"), now=SystemClock().now() + 60_000_000)
+    for file in Path("lake/landing/events").rglob("*.parquet"):
+        file.unlink()
+    said = control("log", "consistency", "2", "--lake", "lake", code=4).err
+    assert "cannot be connected from the lake" in said
+    assert "are not complete" in control("log", "export", "tree", "--lake", "lake", code=4).err

@@ -19,6 +19,7 @@ from eventd.witnessing.node_keys import KEY_FILE, load_history_keys
 from federation.history.witnessing import KeySource, Offer
 from tests.integration.cli.conftest import Control
 from tests.support.growing_tree import GrowingTree
+from tests.support.stopped_nodes import ship
 
 HONEST, FORKED = (GrowingTree(node="cloud", group="edge").grow(text) for text in ("x", "y"))
 
@@ -50,6 +51,16 @@ def test_witnesses_and_findings_are_listed(control: Control) -> None:
     assert " 0s " not in table.lines[1], "it was never asked to cosign, and is not behind by anything"
     [finding] = json.loads(control("log", "findings", "-o", "json").out)
     assert (finding["kind"], finding["size"], finding["otherSize"]) == ("fork", 2, 2)
+
+
+def test_a_lake_says_what_its_nodes_have_witnessed(control: Control, tmp_path: Path, migrated_sqlite_url: str) -> None:
+    lake = tmp_path / "lake"
+    control("federation", "event", "emit", "--type", "t")
+    ship(migrated_sqlite_url, lake, now=SystemClock().now() + 60_000_000)
+    [row] = json.loads(control("log", "witnesses", "--lake", str(lake), "-o", "json").out)
+    assert (row["node"], row["witness"], row["held"], row["size"]) == ("cloud", "onprem", 2, None)
+    assert row["origin"] == str(HONEST.origin)
+    assert control("log", "witnesses", "--lake", str(lake), "--group", "other", "-o", "json").out.strip() == "[]"
 
 
 def test_a_fork_is_written_as_a_file_that_another_person_checks(control: Control, tmp_path: Path) -> None:
