@@ -39,6 +39,7 @@ _TABLES = {
     "id_conflicts": ("topic_id", "owner", "owner_key", "source", "key_id"),
     "returned_events": ("topic_id", "event_id"),
     "witnessed": ("topic_id", "origin"),
+    "closed_trees": ("topic_id", "origin"),
     "history_keys": ("topic_id", "node", "kind"),
     "history_findings": ("id",),
     "trees": ("id",),

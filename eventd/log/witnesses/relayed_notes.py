@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from eventd.log.history.closed_trees import find_closed
 from eventd.log.history.trees import MINUTE
 from eventd.log.witnesses.keys import LOG, Pins, known_key
 from eventd.log.witnesses.offers import OfferFrom
@@ -55,6 +56,8 @@ def find_unheld(conn: Connection, heard: RelayedNotes, now: int) -> list[str]:
             if (node, LOG) not in heard.pins:
                 continue
             tree = find_witnessed(conn, heard.topic_id, str(stated.origin))
+            if tree is None and find_closed(conn, heard.topic_id, str(stated.origin)) is not None:
+                continue
             if tree is not None:
                 recent = now - tree.witnessed_at < OFFERED
                 if stated.size <= tree.size or (node in heard.peers and recent):

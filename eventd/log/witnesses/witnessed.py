@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
+from eventd.log.history.closed_trees import ClosedTree, count_closed, find_closed, forget_closed, keep_closed
 from eventd.log.history.relayed import drop_relayed, find_kept_root
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
 from eventd.log.witnesses.keys import LOG, find_successor, keep_log_key, known_key, note_refused_key
@@ -24,6 +25,7 @@ from federation.errors import (
     OtherCheckpoint,
     TooManyQueries,
     TreeForked,
+    UnprovenNote,
     WrongSender,
 )
 from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint
@@ -39,6 +41,8 @@ MOST_ORIGINS: Final = 1024
 """Maximum number of trees of other nodes that are witnessed in a group."""
 MOST_TREES: Final = 16
 """Maximum number of trees of one node: of more, those that were witnessed last are kept."""
+MOST_CLOSED: Final = 1024
+"""Maximum number of trees of one node of which no more than their end is known."""
 _COLUMNS: Final = "origin, node, log_key, size, root, note, opened_at, witnessed_at"
 
 
@@ -64,6 +68,7 @@ def decide(conn: Connection, offered: OfferFrom, now: int) -> Decision:
     tree = find_witnessed(conn, offered.topic_id, str(stated.origin), locked=True)
     try:
         if tree is None:
+            _require_not_closed(conn, offered, str(stated.origin))
             return _admit(conn, offered, stated, now)
         checkpoint = check_offer(offered.offer, tree.key, tree.held)
         _require_known(conn, offered, tree.key)
@@ -161,30 +166,54 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
         raise TooManyQueries("the tree is being offered by another request")
     # Only now: an error does not end the transaction, and of an offer that lost the race nothing may stay.
     keep_log_key(conn, offered.topic_id, offered.node, known, offered.pins, now)
-    for origin in surplus:
-        execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (offered.topic_id, origin))
+    _drop(conn, offered, surplus)
     return Decision(checkpoint, None, _kept(conn, offered.topic_id, found, now) if found else ())
 
 
-def _find_surplus(conn: Connection, offered: OfferFrom) -> list[str]:
+def _require_not_closed(conn: Connection, offered: OfferFrom, origin: str) -> None:
+    """Raise UnprovenNote for a tree that is no longer held: it could be another one than was cosigned."""
+    end = find_closed(conn, offered.topic_id, origin)
+    if end is not None:
+        raise UnprovenNote(
+            f"{offered.node} has left {origin}, of which {end.size} leaves were cosigned, and no more than that is"
+            " known of it here: it is not cosigned again",
+            reason="closed_tree",
+        )
+
+
+def _drop(conn: Connection, offered: OfferFrom, trees: Sequence[WitnessedTree]) -> None:
+    """Hold these trees no longer. Those of the offering node are closed: it could offer them again, rewritten."""
+    closed = [
+        ClosedTree(tree.origin, tree.node, tree.log_key, tree.size, tree.root, tree.opened_at)
+        for tree in trees
+        if tree.node == offered.node
+    ]
+    keep_closed(conn, offered.topic_id, closed)
+    for tree in trees:
+        execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (offered.topic_id, tree.origin))
+
+
+def _find_surplus(conn: Connection, offered: OfferFrom) -> list[WitnessedTree]:
     """Return the trees that make room for another one: those that the node has long left, else, for a declared peer,
     one of an undeclared node.
 
     Raises TooManyQueries: members can invent names, of which nothing must displace the trees of peers, or stay.
     """
-    topic = offered.topic_id
-    theirs = fetch(
-        conn,
-        "SELECT origin FROM witnessed WHERE topic_id = ? AND node = ? ORDER BY witnessed_at DESC, origin",
-        (topic, offered.node),
-    )
-    left = [origin for (origin,) in theirs[MOST_TREES - 1 :]]
+    topic, node = offered.topic_id, offered.node
+    theirs = sorted(read_of(conn, topic, node), key=lambda tree: (-tree.witnessed_at, tree.origin))
+    left = theirs[MOST_TREES - 1 :]
+    if left and (node not in offered.peers or count_closed(conn, topic, node) >= MOST_CLOSED):
+        most = MOST_TREES + (MOST_CLOSED if node in offered.peers else 0)
+        raise TooManyQueries(
+            f"{most} trees of {node} were witnessed, which is the limit; `routerctl log witnesses reset {node}` at the"
+            " witness forgets them"
+        )
     ((count,),) = fetch(conn, "SELECT count(*) FROM witnessed WHERE topic_id = ?", (topic,))
     if left or count < MOST_ORIGINS:
         return left
-    sql = "SELECT origin, node FROM witnessed WHERE topic_id = ? ORDER BY witnessed_at, origin"
-    strangers = (origin for origin, node in fetch(conn, sql, (topic,)) if node not in offered.peers)
-    surplus = next(strangers, None) if offered.node in offered.peers else None
+    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? ORDER BY witnessed_at, origin"
+    strangers = (tree for tree in map(_tree, fetch(conn, sql, (topic,))) if tree.node not in offered.peers)
+    surplus = next(strangers, None) if node in offered.peers else None
     if surplus is None:
         raise TooManyQueries(f"{MOST_ORIGINS} trees are witnessed in this group, which is the limit")
     return [surplus]
@@ -250,6 +279,7 @@ def forget_trees(conn: Connection, topic_id: int, node: str, now: int) -> int:
         found = NewFinding(tree.origin, node, FindingKind.RESET, tree.size, 0, tree.note, f"reset {now}", detail)
         keep_finding(conn, topic_id, found, now)
     execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND node = ?", (topic_id, node))
+    forget_closed(conn, topic_id, node)
     drop_relayed(conn, topic_id, node)
     return len(trees)
 

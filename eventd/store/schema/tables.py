@@ -22,7 +22,7 @@ from eventd.store.schema.ledger_tables import (
 )
 from eventd.store.schema.routemaster_tables import rm_intervals, rm_subscribers, rm_topics
 from eventd.store.schema.topic_tables import api_keys, leases, queues, routers, topic_losses, write_keys
-from eventd.store.schema.witness_tables import history_findings, history_keys, witnessed, witnesses
+from eventd.store.schema.witness_tables import closed_trees, history_findings, history_keys, witnessed, witnesses
 
 __all__ = [
     "action_answers",
@@ -33,6 +33,7 @@ __all__ = [
     "bulk_jobs",
     "callback_attempts",
     "checkpoints",
+    "closed_trees",
     "console_sessions",
     "cursors",
     "dead_letter_counts",

@@ -6,6 +6,8 @@ import sqlalchemy as sa
 
 from eventd.store.schema.columns import Micros, metadata, serial
 
+_OPEN_ONES = sa.text("confirmed_at IS NULL")
+
 witnessed = sa.Table(
     "witnessed",
     metadata,
@@ -19,6 +21,20 @@ witnessed = sa.Table(
     sa.Column("opened_at", Micros, nullable=False),  # as its opening entry states
     sa.Column("witnessed_at", Micros, nullable=False),
     sa.Index("witnessed_node", "topic_id", "node"),
+)
+
+closed_trees = sa.Table(
+    "closed_trees",
+    metadata,
+    # 0 for this node's own trees of deleted groups
+    sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("origin", sa.Text, primary_key=True),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("log_key", sa.Text, nullable=False),  # the verifier key of the tree
+    sa.Column("size", sa.BigInteger, nullable=False),  # the last one that was cosigned, or signed
+    sa.Column("root", sa.LargeBinary, nullable=False),
+    sa.Column("opened_at", Micros, nullable=False),
+    sa.Index("closed_trees_node", "topic_id", "node"),
 )
 
 history_keys = sa.Table(
@@ -51,6 +67,7 @@ history_findings = sa.Table(
     sa.Column("found_at", Micros, nullable=False),
     sa.Column("confirmed_at", Micros, nullable=True),  # when an operator took note of it
     sa.Index("history_findings_origin", "topic_id", "origin"),
+    sa.Index("history_findings_open", "topic_id", "node", "kind", sqlite_where=_OPEN_ONES, postgresql_where=_OPEN_ONES),
     sqlite_autoincrement=True,  # operators confirm findings by their ids
 )
 

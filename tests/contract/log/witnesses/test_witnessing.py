@@ -21,7 +21,7 @@ from eventd.log.witnesses.findings import (
 )
 from eventd.log.witnesses.keys import LOG, Pins, forget_keys, read_keys
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.relayed_notes import decide_relayed
+from eventd.log.witnesses.relayed_notes import RelayedNotes, decide_relayed, find_unheld
 from eventd.log.witnesses.witnessed import Decision, compare_notes, decide, forget_trees, keep_compared, read_of
 from eventd.testing import NOW
 from federation.history.entries import OpeningReason
@@ -414,6 +414,37 @@ async def test_the_trees_of_one_node_are_bounded(witness: WitnessLog, monkeypatc
         await witness.cosigned(GrowingTree(name).offer())
     held = await witness.log.database.read(read_of, witness.topic, "a")
     assert [tree.origin[-1] for tree in held] == ["v", "w"]
+
+
+async def test_a_former_tree_is_not_cosigned_again_from_its_beginning(
+    witness: WitnessLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witnessed, "MOST_TREES", 2)
+    trees = [GrowingTree("t").grow("x")]
+    for name in "uvw":
+        await witness.cosigned(trees[-1].offer())
+        trees.append(follow(trees[-1], name).grow("y"))
+    rewritten = GrowingTree("t", reason=OpeningReason.EPOCH, previous=trees[2].previous_at(), time=trees[2].time + 1)
+    assert await witness.refused(rewritten.grow("z").offer(), source=KeySource.OWNED) == "malformed"
+    heard = RelayedNotes(
+        witness.topic, "g", "b", "c", [rewritten.note().encode().decode()], {("a", LOG): public(FIRST)}, ()
+    )
+    assert await witness.log.database.read(find_unheld, heard, NOW) == [], "and a relay is not asked about it"
+    assert await witness.found() == []
+    await witness.log.database.write(forget_trees, witness.topic, "a", NOW)
+    assert await witness.cosigned(rewritten.offer()) == 2, "after a reset it is as unknown as any"
+
+
+async def test_a_node_without_end_of_trees_is_refused_and_displaces_no_others(
+    witness: WitnessLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witnessed, "MOST_TREES", 1)
+    monkeypatch.setattr(witnessed, "MOST_CLOSED", 1)
+    for name in "tu":
+        await witness.cosigned(GrowingTree(name).offer())
+    assert await witness.refused(GrowingTree("v").offer()) == "too_many_requests"
+    assert (await witness.offer(GrowingTree(node="x").offer(), "x")).error is None
+    assert await witness.refused(GrowingTree("u", node="x").offer(), "x") == "too_many_requests", "it is no peer"
 
 
 async def test_the_findings_about_one_node_are_bounded_and_forks_have_room(
