@@ -62,7 +62,7 @@ def close_own(conn: Connection, topic_id: int) -> None:
         for tree, signed in read_last_signed(conn, topic_id)
     ]
     keep_closed(conn, DELETED_GROUPS, ends)
-    for group, node in {read_origin(end.origin)[:2] for end in ends}:
+    for group, node in sorted({read_origin(end.origin)[:2] for end in ends}):
         surplus = read_own_closed(conn, group, node)[MOST_OWN:]
         sql = "DELETE FROM closed_trees WHERE topic_id = ? AND origin = ?"
         execute_many(conn, sql, [(DELETED_GROUPS, end.origin) for end in surplus])

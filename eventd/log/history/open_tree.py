@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from eventd.log.core.blocks import Block
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.scan import scan
+from eventd.log.history.closed_trees import read_own_closed
 from eventd.log.history.trees import Tree, find_open_tree, read_last_signed, read_tree
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import chance_of, execute, execute_many, insert_row
@@ -43,6 +44,10 @@ class TreeOwner(NamedTuple):
         origin = read_origin(tree.origin)
         mine = origin[:2] == (self.group, self.node) and self.signer(origin).key.text() == tree.log_key
         return mine and tree.epoch == epoch and not tree.trouble
+
+    def reason_after(self, origin: LogOrigin, log_key: str) -> OpeningReason:
+        """Return why a tree follows a sound one that has this verifier key."""
+        return OpeningReason.EPOCH if self.signer(origin).key.text() == log_key else OpeningReason.KEY
 
     def succession_signers(self, opening: Opening) -> list[NoteSigner]:
         """Return the retired key as that of the previous tree, after a rotation: it proves the new key to others."""
@@ -103,8 +108,10 @@ def _succession(conn: Connection, topic_id: int, owner: TreeOwner) -> tuple[Open
             previous = PreviousTree(origin, signed.size, signed.root)
             if tree.trouble:
                 return OpeningReason.DAMAGE, previous
-            same_key = owner.signer(origin).key.text() == tree.log_key
-            return OpeningReason.EPOCH if same_key else OpeningReason.KEY, previous
+            return owner.reason_after(origin, tree.log_key), previous
+    for end in read_own_closed(conn, owner.group, owner.node)[:1]:  # the group was deleted, and made again
+        origin = read_origin(end.origin)
+        return owner.reason_after(origin, end.log_key), PreviousTree(origin, end.size, end.root)
     return OpeningReason.FIRST, None
 
 

@@ -1,4 +1,4 @@
 """Topics of records: configuration, writes, pages, limits, deletion.
 
-May import: log.core, log.cursors, log.retention, runtime, store.engine, store.rows, store.schema, text.
+May import: log.core, log.cursors, log.history, log.retention, runtime, store.engine, store.rows, store.schema, text.
 """

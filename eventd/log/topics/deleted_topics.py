@@ -13,6 +13,7 @@ from typing import NamedTuple
 from eventd.log.core.head import announce_topics, lock_head
 from eventd.log.core.topic_row import DELETED, DELETED_END, IS_DELETED, read_topic_by_id
 from eventd.log.cursors.dead_letters import delete_some_dead_letters
+from eventd.log.history.closed_trees import close_own
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.retention.prefix import remove_records
 from eventd.log.topics.router_rows import remove_routers_of
@@ -62,13 +63,14 @@ class TopicRemoval(NamedTuple):
 def delete_topic(conn: Connection, name: str, *, of_records: bool = False) -> TopicRemoval | None:
     """Take a topic out of use in the open transaction, which must hold the head; None if no topic has the name.
 
-    The routers that read or write it are deleted: a router needs both of its topics. `of_records`: it is a topic of
-    records, and the number of these topics decreases.
+    The routers that read or write it are deleted: a router needs both of its topics. Of this node's trees for a group,
+    the ends are kept. `of_records`: it is a topic of records, and the number of these topics decreases.
     """
     sql = "UPDATE topics SET name = ? || CAST(id AS TEXT), due_at = NULL WHERE name = ? RETURNING id"
     found = fetch(conn, sql, (DELETED, name))
     if not found:
         return None
+    close_own(conn, found[0][0])
     return TopicRemoval(remove_routers_of(conn, found[0][0]), announce_topics(conn, deleted=int(of_records)))
 
 

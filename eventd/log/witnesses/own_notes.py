@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from eventd.log.core.head import lock_head, renew_epoch
+from eventd.log.history.closed_trees import DELETED_GROUPS, find_closed
 from eventd.log.history.open_tree import TreeOwner
 from eventd.log.history.trees import Tree, find_open_tree, read_checkpoint_of, read_tree, tile_reader
 from eventd.log.witnesses.cosignatures import note_held_size
@@ -30,7 +31,7 @@ class OwnNote(StrEnum):
     OLDER_COPY = "older_copy"
     """The database cannot have signed it: it is an older copy."""
     NOTHING = "nothing"
-    """The note is of another node, or not signed with this node's key."""
+    """The note is of another node, not signed with this node's key, or of a tree that ended with its group."""
 
 
 class NoteComparison(NamedTuple):
@@ -64,9 +65,11 @@ def take_own_note(conn: Connection, shown: Shown, now: int) -> NoteComparison:
     if opened is None:
         return NoteComparison(OwnNote.NOTHING)
     note, stated, tree = opened
-    reason = "the tree is not in this database" if tree is None else _find_difference(conn, tree, stated)
+    reason = _find_loss(conn, stated) if tree is None else _find_difference(conn, tree, stated)
     present = find_open_tree(conn, shown.topic_id)
     is_present = tree is not None and present is not None and present.id == tree.id
+    if not reason and tree is None:
+        return NoteComparison(OwnNote.NOTHING)
     if not reason:
         assert tree is not None
         if shown.declared:
@@ -109,6 +112,16 @@ def _open(conn: Connection, shown: Shown) -> tuple[SignedNote, Checkpoint, Tree 
     except HistoryError:
         return None
     return note, stated, tree
+
+
+def _find_loss(conn: Connection, stated: Checkpoint) -> str:
+    """Return why a tree that the database does not have was lost; empty: it ended when its group was deleted."""
+    end = find_closed(conn, DELETED_GROUPS, str(stated.origin))
+    if end is None:
+        return "the tree is not in this database"
+    if stated.size < end.size or (stated.size, stated.root) == (end.size, end.root):
+        return ""
+    return f"the tree had {end.size} signed leaves in this database, with root {end.root.hex()}, when its group ended"
 
 
 def _find_difference(conn: Connection, tree: Tree, stated: Checkpoint) -> str:

@@ -6,10 +6,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import read_head
+from eventd.log.core.head import lock_head, read_head
+from eventd.log.history import closed_trees
 from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, read_rotations_before
+from eventd.log.topics.deleted_topics import clear_deleted, delete_topic
 from eventd.log.witnesses.cosignatures import (
     count_cosigned,
     find_witness,
@@ -21,6 +23,7 @@ from eventd.log.witnesses.cosignatures import (
 )
 from eventd.log.witnesses.findings import read_findings
 from eventd.log.witnesses.own_notes import OwnNote, Shown, take_own_note
+from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW, draft
 from federation.history.checkpoints import Checkpoint, LogOrigin, open_checkpoint, read_origin, sign_checkpoint
@@ -55,6 +58,16 @@ class OwnLog:
     async def show(self, note: str) -> tuple[OwnNote, bool]:
         found = await self.log.database.write(take_own_note, Shown(self.topic, OWNER, "b", note), NOW)
         return found[:2]
+
+    async def delete_group(self) -> None:
+        def delete(conn: Connection) -> None:
+            lock_head(conn)
+            delete_topic(conn, "group:g")
+            while clear_deleted(conn, now=NOW, chunk=100_000).rows:  # type: ignore[union-attr]
+                pass
+
+        await self.log.database.write(delete)
+        self.topic = await self.log.topic("group:g")
 
     async def epoch(self) -> str:
         return (await self.log.database.read(read_head)).epoch
@@ -164,6 +177,43 @@ async def test_a_tree_that_the_database_does_not_have_shows_a_copy_from_before_i
     await own.seal("x")
     assert await own.show(signed_note("x" * 16, 5)) == (OwnNote.OLDER_COPY, True)
     assert await own.show(signed_note("x" * 16, 5)) == (OwnNote.OLDER_COPY, False)
+
+
+async def test_a_group_that_is_deleted_and_made_again_continues_from_its_former_tree(own: OwnLog) -> None:
+    tree, first = await own.seal("x")
+    _, last = await own.seal("y")
+    await own.delete_group()
+    following, _ = await own.seal("z")
+    opening = read_opening_entry(following.opening).opening
+    assert opening.reason is OpeningReason.EPOCH
+    assert opening.previous == (read_origin(tree.origin), last.size, last.root)
+    epoch = await own.epoch()
+    for note in (first.note, last.note):
+        assert await own.show(note) == (OwnNote.NOTHING, False), "nothing is lost that was not deleted"
+    assert (await own.epoch(), await own.log.database.read(read_findings, own.topic)) == (epoch, [])
+    assert await own.show(signed_note(read_origin(tree.origin).tree, 9)) == (OwnNote.OLDER_COPY, True)
+
+
+async def test_the_tree_of_a_group_that_is_made_again_with_another_key_says_so(own: OwnLog) -> None:
+    tree, _ = await own.seal("x")
+    await own.delete_group()
+    rotated = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"4" * 32), retired=OWNER.private)
+    following = await own.log.database.write(open_tree, own.topic, rotated, NOW)
+    entry = read_opening_entry(following.opening)
+    assert entry.opening.reason is OpeningReason.KEY
+    assert entry.is_signed_by(read_vkey(tree.log_key, LOG_KEY))
+    another = await own.log.database.write(open_tree, await own.log.topic("group:h"), OWNER._replace(group="h"), NOW)
+    assert read_opening_entry(another.opening).opening.reason is OpeningReason.FIRST
+
+
+async def test_of_a_group_that_is_deleted_again_and_again_the_last_trees_are_kept(
+    own: OwnLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closed_trees, "MOST_OWN", 2)
+    for _ in range(3):
+        await own.seal("x")
+        await own.delete_group()
+    assert len(await own.log.database.read(closed_trees.read_own_closed, "g", "a")) == 2
 
 
 async def test_a_note_that_this_node_has_not_signed_shows_nothing(own: OwnLog) -> None:
