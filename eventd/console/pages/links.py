@@ -7,6 +7,7 @@ from typing import Any, Final
 from eventd.console.drawing.map_links import silent_nodes, table_rows
 from eventd.console.pages.actions import FormField, PageAction, Question
 from eventd.console.pages.link_charts import read_charts
+from eventd.console.pages.link_problems import list_findings
 from eventd.console.pages.visit import MOST_ROWS, ShownPage, Visit, unfit_page
 from eventd.errors import EventdError, NotFound, Unavailable
 from eventd.text.quoting import quoted
@@ -74,13 +75,15 @@ async def show_link(visit: Visit) -> ShownPage:
     gaps = await visit.view.call("links.gaps", group=group, node=peer, newest=True, limit=_GAPS)
     history = await visit.view.call("links.verifications", group=group, peer=peer, limit=_VERIFICATIONS)
     link = links["outbound"][0] if links["outbound"] else None
+    known = await _read_map(visit, group)
     data = {
         "group": group,
         "peer": peer,
         "verifications": history["verifications"],
         "link": link,
         "resource": _resource_of(visit, link),
-        "others": await _others_about(visit, group, peer, link),
+        "findings": [] if known is None else _findings_about(known, peer),
+        "others": [] if known is None else _others_about(known, peer, link),
         "sender": links["inbound"][0] if links["inbound"] else None,
         "gaps": gaps["gaps"],
         **charts,
@@ -95,16 +98,27 @@ def _resource_of(visit: Visit, link: dict[str, Any] | None) -> str:
     return str(link["resource"])
 
 
-async def _others_about(visit: Visit, group: str, peer: str, link: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the links of other nodes to and from the peer, if this node cannot send to it: is it the peer, or the way?
-
-    They are those of the map, for which the node asks its peers.
-    """
-    if link is None or link["state"] not in _HELD or not visit.view.may("map.show", group):
-        return []
+async def _read_map(visit: Visit, group: str) -> dict[str, Any] | None:
+    """Return the map of a group, for which the node asks its peers; None if the visitor may not see it."""
+    if not visit.view.may("map.show", group):
+        return None
     try:
-        shown = await visit.view.call("map.show", group=group)
+        shown: dict[str, Any] = await visit.view.call("map.show", group=group)
     except EventdError:
+        return None
+    return shown
+
+
+def _findings_about(shown: dict[str, Any], peer: str) -> list[dict[str, Any]]:
+    """Return where the two ends of the links to and from a peer disagree, each with its remedy."""
+    links = [link for link in shown["links"] if {link["from"], link["to"]} == {shown["node"], peer}]
+    return list_findings({**shown, "links": links, "nodes": []})
+
+
+def _others_about(shown: dict[str, Any], peer: str, link: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the links of other nodes to and from the peer, if this node cannot send to it: is it the peer, or the
+    way?"""
+    if link is None or link["state"] not in _HELD:
         return []
     found = [one for one in shown["links"] if peer in (one["from"], one["to"]) and shown["node"] not in one.values()]
     return table_rows(found[:_OTHERS], silent_nodes(shown))

@@ -31,6 +31,7 @@ async def show_overview(visit: Visit) -> ShownPage:
         "groups": groups,
         **problems,
         "links": links,
+        "odd": _count_odd(drawn["map"]),
         "rates": await _node_rates(visit),
         **drawn,
     }
@@ -90,6 +91,12 @@ async def _map(visit: Visit, groups: list[str]) -> dict[str, Any]:
         "hidden": hidden,
         "all": len(nodes),
     }
+
+
+def _count_odd(shown: dict[str, Any] | None) -> int:
+    """Return how many links of this node have ends that disagree, as far as the map of the page says."""
+    links = [] if shown is None else shown["links"]
+    return sum(bool(link["findings"]) for link in links if shown and shown["node"] in _ends(link))
 
 
 def _ends(link: dict[str, Any]) -> tuple[str, str]:
