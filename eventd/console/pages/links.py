@@ -36,7 +36,8 @@ async def show_links(visit: Visit) -> ShownPage:
         for link in outbound
         if state in ("", link["state"]) and text in f"{link['group']} {link['peer']}".casefold()
     ]
-    senders = [sender for links in found for sender in links["inbound"] if text in sender["node"].casefold()]
+    all_senders = [sender for links in found for sender in links["inbound"]]
+    senders = [one for one in all_senders if text in f"{one['group']} {one['node']}".casefold()]
     data = {
         "groups": groups,
         "unread": unread,
@@ -45,6 +46,7 @@ async def show_links(visit: Visit) -> ShownPage:
         "shown": len(shown),
         "inbound": senders[:MOST_ROWS],
         "senders": len(senders),
+        "all_senders": len(all_senders),
         "all": len(outbound),
         "problem": "",
     }
