@@ -58,6 +58,8 @@ class Keys:
         self._said = tuple(read())
         self._made: tuple[ApiKey, ...] = ()
         self._are_made = False
+        self._listed: frozenset[str] = frozenset()
+        """The digests of all keys of the database, revoked ones included."""
         self._tokens: dict[bytes, ApiKey] = {}  # by digest
         self._uses: dict[object, tuple[ApiKey, Callable[[], None]]] = {}
         self._timers: dict[object, asyncio.Future[None]] = {}
@@ -120,7 +122,8 @@ class Keys:
         """Take these rows as all keys of the database, and end the uses (see `using`) of keys no longer valid."""
         found = list(lines)
         valid = [(line.surface, ApiKey.of(line)) for line in found if line.revoked_at is None]
-        self._are_made = any(line.surface == API for line in found)
+        self._listed = frozenset(line.digest for line in found if line.surface == API)
+        self._are_made = bool(self._listed)
         self._made = tuple(key for surface, key in valid if surface == API)
         self._tokens = {key.digest: key for surface, key in valid if surface == ROUTEMASTER}
         self._end_gone()
@@ -180,9 +183,8 @@ class Keys:
             self._last_uses[key.digest.hex()] = self._clock.now()
 
     def uses(self) -> KeyUses:
-        """Return when the keys of the database were last used at this process."""
-        made = {key.digest.hex() for key in self._made}
-        self._last_uses = {digest: at for digest, at in self._last_uses.items() if digest in made}
+        """Return when the keys of the database, revoked ones included, were last used at this process."""
+        self._last_uses = {digest: at for digest, at in self._last_uses.items() if digest in self._listed}
         return KeyUses(self._uses_known_since, dict(self._last_uses))
 
     def with_digest(self, digest: bytes) -> ApiKey | None:

@@ -50,9 +50,15 @@ async def show_keys(visit: Visit) -> ShownPage:
         "revokers": await _revokers(visit, {one["name"]: one["revokedAt"] for one in page if one["revokedAt"]}),
         "roles": ROLES,
         "known_since": _known_for(visit, found.get("usesKnownSince")),
+        "unused": [one["name"] for one in page if _is_unused(one, found.get("usesKnownSince"))],
         "next": page[-1]["name"] if len(rest) > len(page) else "",
     }
     return ShownPage("Keys", "keys.html", data, live=not after)
+
+
+def _is_unused(key: dict[str, Any], since: str | None) -> bool:
+    """Return whether a key was never used: it has no use, and uses are known for as long as it exists."""
+    return not key["lastUsedAt"] and since is not None and parse(key["createdAt"]) >= parse(since)
 
 
 def _known_for(visit: Visit, since: str | None) -> str:

@@ -417,3 +417,15 @@ def test_the_last_use_of_a_key_is_known_until_the_key_is_gone() -> None:
     assert held.uses() == KeyUses(began, {digest("second").hex(): clock.now()})
     held.reload_from([line("first")])
     assert held.uses().latest == {}
+
+
+def test_the_last_use_of_a_key_is_known_until_the_key_is_removed() -> None:
+    clock = ManualClock()
+    used = Keys(lambda: (), clock=clock)
+    used.reload_from([line("a")])
+    used.find("a")
+    uses = {line("a").digest: clock.now()}
+    used.reload_from([line("a", revoked_at=clock.now())])
+    assert used.uses().latest == uses, "also of one that was revoked"
+    used.reload_from([])
+    assert used.uses().latest == {}
