@@ -47,12 +47,14 @@ _NUMBER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 class LineKind(StrEnum):
     """The kinds of lines. `begin`: the manifests of a ledger up to this number are older than the tree; `drop`: those
-    up to this number may be gone, because retention has removed them."""
+    up to this number may be gone, because retention has removed them. `after`: the node had signed these many lines of
+    another tree before."""
 
     BEGIN = "begin"
     SHIP = "ship"
     ARCHIVE = "archive"
     DROP = "drop"
+    AFTER = "after"
 
 
 class TreeLine(NamedTuple):
@@ -77,7 +79,7 @@ def read_line(text: str) -> TreeLine | None:
         name, *digests = rest
         if parse_name(name) is not None and all(map(_DIGEST.fullmatch, digests)):
             return TreeLine(LineKind(kind), name, tuple(digests))
-    if kind in (LineKind.BEGIN, LineKind.DROP) and len(rest) == 2 and _NUMBER.fullmatch(rest[1]):
+    if kind in (LineKind.BEGIN, LineKind.DROP, LineKind.AFTER) and len(rest) == 2 and _NUMBER.fullmatch(rest[1]):
         return TreeLine(LineKind(kind), rest[0], (rest[1],))
     return None
 

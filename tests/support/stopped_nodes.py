@@ -18,6 +18,7 @@ from eventd.egress.lake.protocol import (
     cursor_name,
 )
 from eventd.egress.lake.shipper import Shipper
+from eventd.egress.lake.signed_files import keep_signed_files
 from eventd.egress.lake.sink import enrol
 from eventd.lake.extract import EvictedRows, note_lost
 from eventd.log.core.head import lock_head
@@ -79,6 +80,8 @@ def heed(answer: Answer, database: Database, now: int) -> None:
             database.write_now(enrol, answer.nodes, answer.lake, now)
         case Shipment():
             database.write_now(_settle, answer, now)
+        case RoundEnd():
+            database.write_now(keep_signed_files, answer.files)
         case Failure():
             raise AssertionError(f"shipping failed: {answer.message}")
 

@@ -34,6 +34,7 @@ from eventd.lake.writer import Segment
 from eventd.text.plural import counted
 from federation.errors import HistoryError
 from federation.event import format_time
+from federation.history.checkpoints import TREE_ID
 from federation.history.lake_checkpoints import LakeCheckpoint, LakeOrigin
 from federation.history.merkle import CompactRange, hash_leaf
 from federation.history.notes import NoteKey
@@ -110,6 +111,12 @@ class _Lines(NamedTuple):
             if line is not None:
                 found[line.name] = max(int(line.values[0]), found.get(line.name, 0))
         return found
+
+    def before(self) -> Iterator[tuple[str, int]]:
+        """Yield the trees that the node had signed before, and how many lines of each."""
+        for line in map(read_line, (text for text in self.texts[: self.signed] if text.startswith(LineKind.AFTER))):
+            if line is not None and TREE_ID.fullmatch(line.name):
+                yield line.name, int(line.values[0])
 
     def digests(self, names: Collection[str]) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
         """Return by name of the segment the digests that its manifest may have, of those of these names with lines.
@@ -208,6 +215,11 @@ def _judge(
     found = SeenFileTree(*signed.origin, signed.size, signed.root.hex(), state.as_of)
     made.seen = [*(one for one in made.seen if one.origin != signed.origin), found]
     lines = _Lines(texts, signed.size)
+    for tree, size in lines.before():
+        origin, began_anew = signed.origin._replace(tree=tree), True
+        if sum(1 for _ in islice(read_lines(storage, lines_folder(*origin)), size)) < size:
+            fault = f"the node had signed {size:,} lines of {origin} before: they are not in the lake"
+            made.findings.append(_of_state(state, path, fault))
     mine = [one for one in survey.segments if (one.manifest.node, one.place.epoch) == (state.node, state.epoch)]
     _judge_segments(survey, state, lines, mine, made, began_anew=began_anew)
     _judge_removed(survey, state, lines, mine, made)

@@ -85,10 +85,23 @@ class Shipment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     lost: tuple[LostRows, ...] = ()
 
 
+class SignedFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The tree of the files of a node in an epoch: its id, and how many lines of it the node has signed."""
+
+    node: str
+    epoch: str
+    tree: str
+    size: int
+
+
 class RoundEnd(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The round has ended: every row recorded before `complete_until` (microseconds) is in the lake, or lost."""
+    """The round has ended: every row recorded before `complete_until` (microseconds) is in the lake, or lost.
+
+    `files`: what the states of the nodes are signed with. The node keeps it, to notice a lake that was put back.
+    """
 
     complete_until: int
+    files: tuple[SignedFiles, ...] = ()
 
 
 class TidyResult(msgspec.Struct, frozen=True, kw_only=True, tag=True):

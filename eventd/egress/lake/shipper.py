@@ -29,6 +29,7 @@ from eventd.egress.lake.protocol import (
 )
 from eventd.egress.lake.rows import to_table
 from eventd.egress.lake.shipped_checkpoints import read_shipped_checkpoints
+from eventd.egress.lake.signed_files import signed_files
 from eventd.egress.lake.state_signer import StateSigner
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
@@ -184,7 +185,10 @@ class Shipper:
             storage = connect(self._terms.lake)
             self._lake = make_lake(storage, now, self._database.chance).id
             self._storage = storage
-            self._files = StateSigner(storage, Path(self._terms.keys), self._database.chance, self._terms.retention)
+            kept = signed_files(state.nodes, look.cursors, self._lake)
+            self._files = StateSigner(
+                storage, Path(self._terms.keys), self._database.chance, self._terms.retention, kept
+            )
         if not self._showed:  # before the lake is compared with the log: these checkpoints show an older copy, too
             trees = self._database.read_now(read_open_trees)
             notes = read_shipped_checkpoints(self._storage, state.nodes, state.epoch, trees.values()) if trees else []
@@ -236,7 +240,7 @@ class Shipper:
         for node in round_.state.nodes:
             self._write_state(round_, node, look, until, now)
         self._round = None
-        return RoundEnd(complete_until=until)
+        return RoundEnd(complete_until=until, files=self._signer.files(self._known))
 
     def _adopt(self, epoch: str, node: str, book: Ledger, position: int) -> Shipment | None:
         """Return a shipment that moves the cursor over segments already in the lake; None if none is beyond it.

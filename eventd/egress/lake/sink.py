@@ -24,10 +24,12 @@ from eventd.egress.lake.protocol import (
     Shipment,
     ShippedCheckpoints,
     ShipRequest,
+    SignedFiles,
     TidyRequest,
     TidyResult,
     cursor_name,
 )
+from eventd.egress.lake.signed_files import keep_signed_files
 from eventd.egress.lake.worker_client import WorkerClient, WorkerLost
 from eventd.egress.loop.sink import Ack, Blocked, LinkError, LinkUnavailable, OpenResult, OutboundBatch
 from eventd.lake.extract import EvictedRows, note_lost
@@ -212,6 +214,7 @@ class LedgerCursors:
         self._metrics = metrics
         self._cursor = Cursor(SEGMENTS, SEGMENTS, topic_id=0, position=0)
         self._clear = True  # an earlier process may have stored failures
+        self._files: tuple[SignedFiles, ...] = ()
 
     async def read(self) -> Cursor:
         return self._cursor
@@ -222,11 +225,19 @@ class LedgerCursors:
             await self._move(answer, step.now)
         elif isinstance(answer, RoundEnd):
             self._metrics.rested(answer.complete_until)
+            if answer.files != self._files:
+                await self._keep(answer.files)
             if self._clear:
                 names = [cursor.name for cursor in await self._log.database.read(read_cursors, SEGMENTS)]
                 await self._log.database.write(clear_failures, names, step.now)
             self._cursor, self._clear = Cursor(SEGMENTS, SEGMENTS, topic_id=0, position=step.position), False
         self._cursor = replace(self._cursor, position=step.upto)
+
+    async def _keep(self, files: tuple[SignedFiles, ...]) -> None:
+        for gone in await self._log.database.write(keep_signed_files, files):
+            known = {"node": gone.node, "tree": gone.tree, "size": gone.size}
+            logger.warning("lake tree replaced", extra=known)
+        self._files = files
 
     async def _move(self, shipment: Shipment, now: int) -> None:
         name = cursor_name(shipment.node, shipment.book)

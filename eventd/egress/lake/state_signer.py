@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import LakeCoverage, read_states
+from eventd.egress.lake.protocol import SignedFiles
 from eventd.lake.archive_checks import archived_segments, verified_archives
 from eventd.lake.file_tree import (
     FileTree,
@@ -29,20 +31,30 @@ from eventd.lake.storage import Storage
 from eventd.lake.writer import write_state
 from eventd.runtime.chance import Chance
 from eventd.witnessing.node_keys import NodeKeys, read_history_keys
+from federation.errors import HistoryError
 from federation.history.lake_checkpoints import LakeOrigin
 
 
 class StateSigner:
     """The trees of the files of some nodes in one epoch. `keys` is the folder with the key file.
 
-    `retention`: after how long the nodes themselves let segments expire (microseconds); 0: never.
+    `retention`: after how long the nodes themselves let segments expire (microseconds); 0: never. `kept`: by node, the
+    tree that it has signed last, as its own database has it.
     """
 
-    def __init__(self, storage: Storage, keys: Path, chance: Chance, retention: int = 0) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        keys: Path,
+        chance: Chance,
+        retention: int = 0,
+        kept: Mapping[str, SignedFiles] = MappingProxyType({}),
+    ) -> None:
         self._storage = storage
         self._folder = keys
         self._chance = chance
         self._retention = retention
+        self._kept = kept
         self._trees: dict[tuple[str, str], FileTree] = {}
         self._dropped: dict[tuple[str, str, Ledger], int] = {}
         self._compared: dict[str, tuple[Mapping[Ledger, int], str]] = {}
@@ -105,6 +117,11 @@ class StateSigner:
         tree.flush()
         return signed
 
+    def files(self, known: LakeCoverage) -> tuple[SignedFiles, ...]:
+        """Return what the last states of the nodes are signed with."""
+        signed = [checkpoint_of(state.tree) for _, state in sorted(known.states.items()) if state.tree is not None]
+        return tuple(SignedFiles(**one.origin._asdict(), size=one.size) for one in signed)
+
     def _drops(self, state: NodeState) -> list[TreeLine]:
         """Return the lines of what the node's own retention has removed since.
 
@@ -144,8 +161,11 @@ class StateSigner:
         """Return the tree of a node in the epoch of `known`; begin one if there is none that may be continued."""
         name = node, known.epoch
         if name not in self._trees:
-            state = known.states.get(node)
-            tree = None if state is None else FileTree.resume(self._storage, state, _public(keys))
+            state, kept = known.states.get(node), self._kept.get(node)
+            kept = None if kept is None or kept.epoch != known.epoch else kept
+            tree = None
+            if state is not None and (kept is None or _is_continued(state, kept)):
+                tree = FileTree.resume(self._storage, state, _public(keys))
             if tree is None:
                 origin = LakeOrigin(node, known.epoch, self._chance.token(8).hex())
                 reaches = {kept.book: reach.upto for kept, reach in known.reaches.items() if kept.node == node}
@@ -154,11 +174,22 @@ class StateSigner:
                     known.states[node] = tree.sign(state, keys.log)
                     write_state(self._storage, known.states[node])
                     tree.flush()
+                if kept is not None:
+                    tree.add([TreeLine(LineKind.AFTER, kept.tree, (str(kept.size),))])
             self._trees[name] = tree
         return self._trees[name]
 
     def _keys(self) -> NodeKeys | None:
         return read_history_keys(self._folder) if self._folder != Path() else None
+
+
+def _is_continued(state: NodeState, kept: SignedFiles) -> bool:
+    """Return whether a state is signed with the tree that its node keeps, and no smaller one: it was not put back."""
+    try:
+        signed = None if state.tree is None else checkpoint_of(state.tree)
+    except HistoryError:
+        return False
+    return signed is not None and signed.origin.tree == kept.tree and signed.size >= kept.size
 
 
 def _public(keys: NodeKeys) -> set[bytes]:

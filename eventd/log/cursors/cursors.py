@@ -222,6 +222,11 @@ def set_hold(conn: Connection, name: str, hold: int | None) -> None:
     update_rows(conn, "cursors", {"hold": hold}, {"name": name})
 
 
+def change_cursor_selection(conn: Connection, name: str, selection: Mapping[str, Any]) -> None:
+    """Replace the selection in the row of a cursor: that of a link or a callback is not there, see `Cursor`."""
+    update_rows(conn, "cursors", {"selection": json.dumps(selection, separators=(",", ":"))}, {"name": name})
+
+
 def delete_cursors(conn: Connection, names: Iterable[str]) -> None:
     """Delete cursors, with the selections, batches and dead letters under their names.
 

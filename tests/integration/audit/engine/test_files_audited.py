@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 from collections.abc import Callable
@@ -236,8 +237,10 @@ def test_the_node_signs_an_archive_of_another_program_that_has_the_rows_it_signe
     archive_elsewhere(lake)
     archive_elsewhere(changed)
     shutil.copytree(changed.root / "archive", forged.root / "archive")
-    for one in (lake, changed, forged):
-        ship(migrated_sqlite_url, one.root, now=LATER + 3 * DAY, keys=lake.root.parent / "keys", compact=True)
+    for one in (lake, changed, forged):  # each the lake of a database of its own
+        url = f"{migrated_sqlite_url}.{one.root.parent.name}"
+        shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), url.removeprefix("sqlite:///"))
+        ship(url, one.root, now=LATER + 3 * DAY, keys=lake.root.parent / "keys", compact=True)
     report = audit(lake)
     assert (rewritten(report), unsigned(report)) == ([], [])
     told = ["1 segment of a is written to the archive by another program than the node"]
@@ -332,10 +335,33 @@ def test_an_audit_remembers_the_trees_of_files(
     assert not rewritten(audit(lake))
     damage(lake)
     for _ in range(2):
-        (found,) = rewritten(audit(lake))
+        found = rewritten(audit(lake))[0]
         assert re.fullmatch(
-            rf"the [0-9]+ lines of eventd-lake/a/\S+, which an earlier audit saw \(.*\), are {words}", found
+            r"the [0-9]+ lines of eventd-lake/a/\S+, which an earlier audit saw \(.*\), are gone", found
         )
+
+
+def put_back(lake: LakeFiles) -> None:
+    """Put the lake back to what it was before the node shipped last, and let the node ship again."""
+    url = f"sqlite:///{next(lake.root.parent.glob('*.copy'))}"
+    earlier = shutil.copytree(lake.root, lake.root.parent / "earlier")
+    asyncio.run(publish(url, "e2"))
+    ship(url, lake.root, now=LATER + 120 * SECOND, keys=lake.root.parent / "keys")
+    shutil.rmtree(lake.root)
+    shutil.copytree(earlier, lake.root)
+    ship(url, lake.root, now=LATER + 180 * SECOND, keys=lake.root.parent / "keys")
+
+
+@pytest.mark.parametrize("damage", [begin_another_tree, put_back])
+def test_a_node_says_that_its_tree_of_files_is_gone_or_was_put_back(
+    lake: LakeFiles, migrated_sqlite_url: str, damage: Callable[[LakeFiles], None]
+) -> None:
+    shutil.copyfile(migrated_sqlite_url.removeprefix("sqlite:///"), lake.root.parent / "a.copy")
+    damage(lake)
+    (found,) = rewritten(audit(lake))
+    assert re.fullmatch(
+        r"the node had signed [0-9]+ lines of eventd-lake/a/\S+ before: they are not in the lake", found
+    )
 
 
 async def test_a_tree_of_files_that_was_put_back_is_found(lake: LakeFiles, migrated_sqlite_url: str) -> None:
