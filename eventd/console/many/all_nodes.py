@@ -287,14 +287,14 @@ class AllNodes:
         else:
             at = self._urls[node.name]
             courses = [{**one, "url": at.to("events", one["group"], name), "at": at} for one in answer]
-        state = "silent" if answer is None or node.problem else _word_of(answer)
+        state = _state_of(node) if node.problem else "silent" if answer is None else _word_of(answer)
         return self._entry(node) | {"problem": problem, "state": state, "courses": courses}
 
 
 def _state_of(node: RemoteNode) -> str:
     """Return why a node cannot be read, in one word; empty if it can."""
     if node.problem:
-        return "silent"
+        return "unusable" if node.options.problem else "silent"
     return "" if not node.refusal else "refused" if node.is_refused else "unreadable"
 
 

@@ -8,6 +8,7 @@ from eventd.console.many.all_nodes import AllNodes, AllNodesView
 from eventd.console.many.remote_node import NodeOptions, NodeSummary, RemoteNode
 from eventd.console.pages.visit import Visit
 from eventd.console.rendering.urls import Urls
+from eventd.console.serving.layout import Layout, SiteFrame
 from eventd.console.serving.preferences import Preferences
 from eventd.runtime.clock import SystemClock
 from eventd.runtime.supervisor import Supervisor
@@ -49,3 +50,19 @@ async def test_links_whose_ends_disagree_are_counted_for_groups_whose_map_is_not
         "group=edge#map-links",
     )
     assert row["unread"] == 1, "the group whose map could not be read"
+
+
+async def test_a_context_that_cannot_be_used_is_not_called_a_silent_node_and_is_to_be_corrected() -> None:
+    clock = SystemClock()
+    options = NodeOptions("lame", "http://x", problem="key file: No such file")
+    pages = AllNodes(
+        [RemoteNode(options, None, clock, Supervisor(clock).spawn)], {"lame": Urls()}, Supervisor(clock).spawn
+    )
+    visit = Visit(AllNodesView(), Urls(), "/", {"name": "lame"}, {}, Preferences().style(clock.now()))
+    (row,) = (await pages.show_nodes(visit)).data["nodes"]
+    assert (row["state"], row["problem"]) == ("unusable", "key file: No such file")
+    page = await pages.show_node(visit)
+    text = Layout(SiteFrame(Urls(), "", ())).whole(page, visit, "nodes", Preferences())
+    remedy = text.partition('<h2 id="todo">')[2]
+    assert "routerctl context add lame" in remedy
+    assert "firewall" not in remedy
