@@ -224,12 +224,20 @@ class Site(Generic[Someone]):
         elif status == 401 and self._host.frame.entry:
             heading = "Open the printed link"
         unfiltered = self._unfiltered(request, status) if visitor is not None else ""
-        page = ShownPage(heading, "error.html", {"error": error, "unfiltered": unfiltered}, False, status)
+        # the stream of a page that cannot be shown now sends it as soon as it can
+        heals = visitor is not None and status == 503 and request.method == "GET" and self._is_followed(request)
+        page = ShownPage(heading, "error.html", {"error": error, "unfiltered": unfiltered}, heals, status)
         preferences = Preferences.of(request)
         visit = None
         if visitor is not None:
-            visit = self._visit(request.rel_url.raw_path, {}, {}, visitor, preferences)
+            query = dict(request.query) if heals else {}
+            visit = self._visit(request.rel_url.raw_path, query, {}, visitor, preferences)
         return html(self._layout.alone(page, visit, preferences, self._clock.now()), status)
+
+    def _is_followed(self, request: web.Request) -> bool:
+        """Return whether the page of a request can be kept up to date."""
+        found = find_page(self._path_of(request), self._pages)
+        return found is not None and not found.route.is_file
 
     def _unfiltered(self, request: web.Request, status: int) -> str:
         """Return the URL of the page of a request without its query, if that may be what is wrong; else empty."""

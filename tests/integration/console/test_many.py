@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from html import unescape
 from pathlib import Path
 
@@ -282,7 +282,12 @@ async def test_a_node_that_stops_is_shown_and_the_others_go_on_until_it_is_back(
         assert "What to do" in known.text
         assert (await console.get("/console/nodes/none")).status == 404
         assert (await console.get("/at/one/console/links")).status == 200
-        await b.start(api_keys=KEYS, api_listen=f"127.0.0.1:{port}")
+        assert 'data-live="yes"' in refused.text
+        async with follow(console, "/at/two/console", "/at/two/console/links") as stream:
+            assert (await stream.content.readline()).startswith(b"event: trouble")
+            await b.start(api_keys=KEYS, api_listen=f"127.0.0.1:{port}")
+            while not (await stream.content.readline()).startswith(b"event: view"):
+                assert not stream.content.at_eof(), "the page of the node that is back"
         await until(lambda: shows(">yes<"), "the second node to answer again")
         assert (await console.get("/at/two/console/links")).status == 200
 
@@ -362,16 +367,18 @@ async def test_dead_letters_of_all_nodes_are_counted_by_reason_the_most_first(pa
         assert (there.heading, there.text.count('<tr id="d-')) == ("Dead letters", 2)
 
 
+def follow(console: Opened, base: str, view: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    """Open the stream of a page, as its script does."""
+    browser = console.browser
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    return console.session.get(f"http://{browser.host}{base}/stream?view={view}", headers={"Cookie": cookies})
+
+
 async def test_a_live_page_of_a_node_is_streamed(pair: tuple[Site, Site]) -> None:
     async with opened(access("one", port_of(pair[0]))) as console:
-        browser = console.browser
-        cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
-        url = f"http://{browser.host}/at/one/console/stream?view=/at/one/console/links"
-        async with console.session.get(url, headers={"Cookie": cookies}) as stream:
-            assert (await stream.content.readline()).startswith(b"event: view")
-        url = f"http://{browser.host}/console/stream?view=/console/"
-        async with console.session.get(url, headers={"Cookie": cookies}) as stream:
-            assert (await stream.content.readline()).startswith(b"event: view")
+        for base, view in ("/at/one/console", "/at/one/console/links"), ("/console", "/console/"):
+            async with follow(console, base, view) as stream:
+                assert (await stream.content.readline()).startswith(b"event: view")
 
 
 async def test_the_switcher_shows_colours_and_what_is_protected(pair: tuple[Site, Site]) -> None:
