@@ -46,6 +46,14 @@ HISTORY_OPERATIONS: Final[dict[str, Route]] = {
         "admin.history.witnesses:show_witnesses",
         withheld=("detail",),
     ),
+    "history.findings": Route(
+        "GET",
+        f"{_GROUP}/history/findings",
+        ("look",),
+        "List findings about trees, newest first",
+        "admin.history.witnesses:list_findings",
+        withheld=("detail",),
+    ),
     "history.finding": Route(
         "GET",
         f"{_GROUP}/history/findings/{{id}}",

@@ -55,7 +55,7 @@ HISTORY: Final[dict[str, Leaf | Branch]] = {
                 {
                     "list": Leaf(
                         "history.witnesses.findings",
-                        "List findings about trees: forks, rollbacks, and what could not be proven.",
+                        "List findings about trees, newest first: forks, rollbacks, and what could not be proven.",
                     ),
                     "show": Leaf(
                         "history.witnesses.finding",

@@ -10,7 +10,7 @@ from eventd.log.core.topic_row import find_topic
 from eventd.log.history.trees import find_open_tree
 from eventd.log.witnesses.checking import read_overdue
 from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
-from eventd.log.witnesses.findings import OPEN_KINDS, FindingKind, HistoryFinding, read_findings
+from eventd.log.witnesses.findings import FindingKind, HistoryFinding, read_open
 from eventd.log.witnesses.keys import LOG, StoredKey, read_keys
 from eventd.log.witnesses.witnessed import read_witnessed
 from eventd.resources.configuration import GroupConfig, topic_of
@@ -24,7 +24,7 @@ NOT_COSIGNED = HOUR
 CHECKED_WITHIN = 60 * SECOND
 """From this delay of a check on, in microseconds, it is reported."""
 MOST_SHOWN = 5
-"""How many findings of a group are listed."""
+"""How many findings of a group are listed: the newest."""
 _CODES = {
     FindingKind.FORK: "history-fork",
     FindingKind.REFUTED: "history-refuted",
@@ -65,7 +65,7 @@ def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> Witnes
         read_witness_ages(conn, topic.id, now),
         read_keys(conn, topic.id),
         sorted({one.node for one in read_witnessed(conn, topic.id)}),
-        [one for one in read_findings(conn, topic.id) if one.confirmed_at is None and one.kind in OPEN_KINDS],
+        read_open(conn, topic.id, limit=MOST_SHOWN),
         read_overdue(conn, topic.id, now) if group.verifies_history else None,
         any(kind == LOG for _, kind in group.history_pins),
     )
@@ -144,7 +144,7 @@ def _check_verifying(state: WitnessState) -> Iterator[Check]:
 
 
 def _check_findings(state: WitnessState) -> Iterator[Check]:
-    for one in state.findings[-MOST_SHOWN:]:
+    for one in state.findings:
         yield Check(
             f"{state.group}/{one.node} history",
             CheckStatus.FAIL if one.kind in (FindingKind.FORK, FindingKind.REFUTED) else CheckStatus.WARN,

@@ -52,9 +52,9 @@ async def witnesses(session: Session, group: GroupOption = "", lake: FromLakeOpt
         return
     rows = _rows(answer)
     session.out.rows(WITNESSES, rows, name=lambda row: str(row["peer"]))
-    open_ones = [one for one in answer["findings"] if one["confirmedAt"] is None and one["kind"] != "reset"]
+    open_ones = sum(answer["open"].values())
     if session.out.is_table and open_ones:
-        note(f"note: {counted(len(open_ones), 'finding')} not confirmed; see routerctl log findings")
+        note(f"note: {counted(open_ones, 'finding')} not confirmed; see routerctl log findings")
 
 
 def _rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -93,10 +93,17 @@ async def reset(
 
 @connected
 @only_calls
-async def findings(session: Session, group: GroupOption = "") -> None:
-    """List findings about trees: forks, rollbacks, and what could not be proven."""
-    answer = await session.call("history.witnesses", group=await one_group(session, group))
+async def findings(
+    session: Session,
+    group: GroupOption = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="Maximum number of rows.")] = 50,
+    after: Annotated[int, typer.Option("--after", metavar="ID", min=0, help="Show what follows after ID.")] = 0,
+) -> None:
+    """List findings about trees, newest first: forks, rollbacks, and what could not be proven."""
+    answer = await session.call("history.findings", group=await one_group(session, group), limit=limit, after=after)
     session.out.rows(FINDINGS, answer["findings"], name=lambda row: str(row["id"]))
+    if answer["next"] is not None:
+        note(f"note: there are more: continue with --after {answer['next']}")
 
 
 @connected_without_table

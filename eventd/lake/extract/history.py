@@ -16,7 +16,7 @@ from eventd.lake.extract.scope import Scope
 from eventd.lake.history_rows import MOST_HASHES, HistoryKind, write_hashes
 from eventd.lake.schema import Ledger
 from eventd.log.history.trees import StoredCheckpoint, first_position, read_checkpoint_of, tile_reader
-from eventd.log.witnesses.findings import FindingKind, read_findings
+from eventd.log.witnesses.findings import read_forks
 from eventd.log.witnesses.witnessed import MOST_ORIGINS, read_news
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
@@ -100,9 +100,8 @@ def _witnessed(conn: Connection, places: Scope, after: int) -> Iterator[Mapping[
         kept = {"node": place.node, "epoch": places.epoch, "group": place.group, "kind": HistoryKind.WITNESSED}
         news = read_news(conn, topic_id, (since or 0) - 1, "", MOST_ORIGINS)
         notes = [(tree.note, tree.witnessed_at) for tree in news]
-        for found in read_findings(conn, topic_id):
-            if found.kind == FindingKind.FORK and found.found_at >= (since or 0):
-                notes += [(note, found.found_at) for note in (found.note, found.other_note) if note]
+        for found in read_forks(conn, topic_id, since or 0):
+            notes += [(note, found.found_at) for note in (found.note, found.other_note) if note]
         for note, at in notes:
             try:
                 stated = read_checkpoint(read_note(note.encode()).text)

@@ -102,14 +102,33 @@ def keep_finding(conn: Connection, topic_id: int, found: NewFinding, now: int) -
     return True
 
 
-def read_findings(conn: Connection, topic_id: int, *, after: int = 0, limit: int = 1000) -> list[HistoryFinding]:
-    """Return findings of a group with ids above `after`, oldest first; those that are pending are not among them."""
-    sql = (
-        f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND id > ? AND kind <> ? ORDER BY id"
-        f" LIMIT {int(limit)}"
-    )
-    rows = fetch(conn, sql, (topic_id, after, FindingKind.PENDING.value))
+def read_findings(
+    conn: Connection, topic_id: int, *, before: int | None = None, limit: int = 100
+) -> list[HistoryFinding]:
+    """Return findings of a group with ids below `before`, newest first; those that are pending are not among them."""
+    sql = f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND kind <> ?"
+    values: list[object] = [topic_id, FindingKind.PENDING.value]
+    if before is not None:
+        sql += " AND id < ?"
+        values.append(before)
+    rows = fetch(conn, f"{sql} ORDER BY id DESC LIMIT {int(limit)}", values)
     return [HistoryFinding(*row) for row in rows]
+
+
+def read_open(conn: Connection, topic_id: int, *, limit: int) -> list[HistoryFinding]:
+    """Return the findings of `OPEN_KINDS` that no operator has confirmed, newest first."""
+    kinds = ", ".join("?" * len(OPEN_KINDS))
+    sql = (
+        f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND kind IN ({kinds}) AND confirmed_at IS NULL"
+        f" ORDER BY id DESC LIMIT {int(limit)}"
+    )
+    return [HistoryFinding(*row) for row in fetch(conn, sql, (topic_id, *(kind.value for kind in OPEN_KINDS)))]
+
+
+def read_forks(conn: Connection, topic_id: int, since: int) -> list[HistoryFinding]:
+    """Return all forks that were found from this time on, oldest first."""
+    sql = f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND kind = ? AND found_at >= ? ORDER BY id"
+    return [HistoryFinding(*row) for row in fetch(conn, sql, (topic_id, FindingKind.FORK.value, since))]
 
 
 def find_finding(conn: Connection, topic_id: int, finding_id: int) -> HistoryFinding | None:

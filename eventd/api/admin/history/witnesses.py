@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field
 
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
+from eventd.api.framework.paging import cut_page
 from eventd.errors import NotFound
 from eventd.groups.lookup import find_group, read_group_topic
 from eventd.log.history.trees import find_open_tree, read_checkpoint_of
 from eventd.log.witnesses.cosignatures import Witness, read_witness_ages, read_witnesses, reset_witness
-from eventd.log.witnesses.findings import FindingKind, HistoryFinding, confirm_findings, find_finding, read_findings
+from eventd.log.witnesses.findings import (
+    FindingKind,
+    HistoryFinding,
+    confirm_findings,
+    count_open,
+    find_finding,
+    read_findings,
+)
 from eventd.log.witnesses.keys import StoredKey, forget_keys, read_keys
 from eventd.log.witnesses.offers import WitnessedTree
 from eventd.log.witnesses.witnessed import forget_trees, read_witnessed
@@ -24,6 +32,10 @@ from federation.history.checkpoints import read_checkpoint
 from federation.history.fork_file import ForkFile
 from federation.history.forms import write_base64
 from federation.history.notes import read_note
+from federation.ranges import MAX_POSITION
+
+MOST_FINDINGS: Final = 100
+"""How many findings are shown with the witnesses: the newest."""
 
 
 class ShowWitnesses(Params):
@@ -52,7 +64,8 @@ def _read_all(conn: Connection, name: str, now: int) -> dict[str, Any]:
         "witnesses": [_show_witness(one, ages.get(one.peer, 0)) for one in witnesses],
         "held": [_show_held(one) for one in read_witnessed(conn, topic.id)],
         "keys": [_show_key(one) for one in read_keys(conn, topic.id)],
-        "findings": [_show_finding(one) for one in read_findings(conn, topic.id)],
+        "findings": [_show_finding(one) for one in read_findings(conn, topic.id, limit=MOST_FINDINGS)],
+        "open": count_open(conn, topic.id),
     }
 
 
@@ -104,6 +117,26 @@ def _show_finding(one: HistoryFinding) -> dict[str, Any]:
         "foundAt": show_time(one.found_at),
         "confirmedAt": None if one.confirmed_at is None else show_time(one.confirmed_at),
     }
+
+
+class ListFindings(Params):
+    """Which findings to list; the newest come first."""
+
+    group: str
+    after: int = Field(default=0, ge=0, le=MAX_POSITION, description="Continue after the finding with this id.")
+    limit: int = Field(default=50, ge=1, le=200, description="Maximum number of entries of the page.")
+
+
+async def list_findings(services: Services, params: ListFindings) -> dict[str, Any]:
+    """Return a page of the findings of a group."""
+    return await services.database.read(_list_findings, params)
+
+
+def _list_findings(conn: Connection, params: ListFindings) -> dict[str, Any]:
+    topic = read_group_topic(conn, find_group(conn, params.group).name)
+    found = read_findings(conn, topic.id, before=params.after or None, limit=params.limit + 1)
+    shown, following = cut_page(found, params.limit, lambda one: one.id)
+    return {"findings": [_show_finding(one) for one in shown], "next": following}
 
 
 class ShowFinding(Params):

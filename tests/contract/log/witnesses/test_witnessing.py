@@ -11,11 +11,15 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.witnesses import findings, witnessed
 from eventd.log.witnesses.findings import (
     FindingKind,
+    NewFinding,
     confirm_findings,
     count_open,
     expire_pending,
     is_forked,
+    keep_finding,
     read_findings,
+    read_forks,
+    read_open,
     read_pending,
     settle_pending,
 )
@@ -23,6 +27,7 @@ from eventd.log.witnesses.keys import LOG, Pins, forget_keys, read_keys
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.relayed_notes import RelayedNotes, decide_relayed, find_unheld
 from eventd.log.witnesses.witnessed import Decision, compare_notes, decide, forget_trees, keep_compared, read_of
+from eventd.store.engine.database import Connection
 from eventd.testing import NOW
 from federation.history.entries import OpeningReason
 from federation.history.fork_file import ForkFile, check_fork
@@ -61,7 +66,7 @@ class WitnessLog:
 
     async def found(self) -> list[tuple[str, int, int]]:
         rows = await self.log.database.read(read_findings, self.topic)
-        return [(one.kind, one.size, one.other_size) for one in rows]
+        return [(one.kind, one.size, one.other_size) for one in reversed(rows)]
 
     async def hear(self, *notes: SignedNote) -> tuple[FindingKind, ...]:
         texts = [note.encode().decode() for note in notes]
@@ -163,7 +168,7 @@ async def test_a_fork_at_two_sizes_is_proven_to_others_as_soon_as_one_size_has_t
     decision = await witness.offer(honest.grow("z").offer(3))
     assert (decision.error, decision.findings) == (None, (FindingKind.FORK,))
     assert await witness.found() == [("fork", 3, 4), ("fork", 4, 4)]
-    finding = (await witness.log.database.read(read_findings, witness.topic))[1]
+    finding = (await witness.log.database.read(read_findings, witness.topic))[0]
     file = ForkFile((read_note(finding.note.encode()), read_note(finding.other_note.encode())))
     assert check_fork(file.encode(), [honest.signer.key]).first.size == 4
     assert (await witness.offer(honest.offer(4))).findings == (), "it is found once"
@@ -460,6 +465,24 @@ async def test_the_findings_about_one_node_are_bounded_and_forks_have_room(
     await witness.log.database.write(confirm_findings, witness.topic, "a", NOW)
     await witness.cosigned(GrowingTree("s").offer())
     assert [kind for kind, *_ in await witness.found()][-1] == "rolled_back", "confirmed ones leave room"
+
+
+async def test_findings_are_read_from_the_newest_on(witness: WitnessLog) -> None:
+    def keep(conn: Connection) -> None:
+        for number in range(1, 8):
+            kind = FindingKind.FORK if number % 2 else FindingKind.RESET
+            keep_finding(conn, witness.topic, NewFinding(f"t{number}", "a", kind, 1, 1, "", str(number), ""), number)
+
+    read = witness.log.database.read
+    await witness.log.database.write(keep)
+    newest = await read(read_findings, witness.topic, limit=3)
+    assert [one.origin for one in newest] == ["t7", "t6", "t5"]
+    following = await read(read_findings, witness.topic, before=newest[-1].id, limit=9)
+    assert [one.origin for one in following] == ["t4", "t3", "t2", "t1"]
+    assert [one.origin for one in await read(read_open, witness.topic, limit=2)] == ["t7", "t5"]
+    assert [one.origin for one in await read(read_forks, witness.topic, 3)] == ["t3", "t5", "t7"]
+    await witness.log.database.write(confirm_findings, witness.topic, "a", NOW)
+    assert await read(read_open, witness.topic, limit=2) == []
 
 
 async def test_a_reset_forgets_the_trees_of_a_node_and_is_recorded(witness: WitnessLog) -> None:

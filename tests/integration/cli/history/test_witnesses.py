@@ -78,7 +78,7 @@ def test_a_fork_without_two_checkpoints_of_one_size_has_no_file(
     assert "routerctl log findings" in control(*log, "show", "2", code=3).err
     larger = GrowingTree(node="cloud", group="edge").grow("z", "z").offer(2)
     asyncio.run(witness(migrated_sqlite_url, larger, source=KeySource.OWNED))
-    assert [one["otherSize"] for one in json.loads(control(*log, "-o", "json").out)] == [2, 3]
+    assert [one["otherSize"] for one in json.loads(control(*log, "-o", "json").out)] == [3, 2]
     said = control(*log, "show", "2", "--out", str(tmp_path / "fork.json"), code=1)
     assert "finding 2 has no file: only two signed checkpoints of one size show a fork" in said.err
 

@@ -60,7 +60,7 @@ async def test_a_fork_that_two_checkpoints_do_not_show_has_no_file(books: GroupL
     other = PreviousTree(tree.origin, 2, bytes(32))
     await offer(books, GrowingTree("u", reason=OpeningReason.EPOCH, previous=other).offer())
     found = (await books.call("history.witnesses", group="g"))["findings"]
-    assert [(one["kind"], one["size"], one["otherSize"]) for one in found] == [("fork", 2, 3), ("fork", 2, 2)]
+    assert [(one["kind"], one["size"], one["otherSize"]) for one in found] == [("fork", 2, 2), ("fork", 2, 3)]
     for one in found:
         assert (await books.call("history.finding", group="g", id=one["id"]))["file"] is None
 
@@ -94,5 +94,22 @@ async def test_a_reset_confirms_findings_and_forgets_trees_and_keys(books: Group
     }
     shown = await books.call("history.witnesses", group="g")
     assert (shown["held"], shown["keys"]) == ([], [])
-    assert [one["kind"] for one in shown["findings"]] == ["fork", "reset"]
-    assert shown["findings"][0]["confirmedAt"]
+    assert [one["kind"] for one in shown["findings"]] == ["reset", "fork"]
+    assert shown["findings"][1]["confirmedAt"]
+    assert shown["open"] == {}
+
+
+async def test_findings_are_listed_page_by_page_the_newest_first(books: GroupLedger) -> None:
+    for name in "tuv":
+        await offer(books, GrowingTree(name).offer())
+        await offer(books, GrowingTree(name, node="b").offer(), "b")
+    assert (await books.call("history.witnesses", group="g"))["open"] == {"rolled_back": 4}
+    seen, after = list[int](), 0
+    while True:
+        page = await books.call("history.findings", group="g", limit=3, after=after)
+        seen += [one["id"] for one in page["findings"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert seen == sorted(seen, reverse=True)
+    assert len(seen) == 4
