@@ -20,23 +20,24 @@ from eventd.lake.layout import LANDING, parse_name, slug, state_path
 from eventd.lake.manifest import FileTreeState, NodeState, encode
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
-from federation.errors import HistoryError
+from federation.errors import HistoryError, MalformedHistory
 from federation.history.lake_checkpoints import (
     LakeCheckpoint,
     LakeOrigin,
     open_lake_checkpoint,
     sign_lake_checkpoint,
 )
-from federation.history.merkle import CompactRange, hash_leaf
+from federation.history.merkle import CompactRange, hash_leaf, hash_perfect
 from federation.history.notes import LOG_KEY, NoteKey, NoteSigner, read_note, read_vkey
+from federation.history.tiles import TILE_HEIGHT, TILE_WIDTH, TileAddress, consistency_proof
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 TREES: Final = "trees"
 """The folder of the lines. Earlier versions do not read it."""
-LINES: Final = 256
-"""Lines of a full file."""
+LINES: Final = TILE_WIDTH
+"""Lines of a full file: those of a tile, so that its root is a hash of level 1."""
 _MOST_BYTES: Final = LINES * 1024
 """Bytes of a file: larger ones are not read, as no node writes them."""
 _AT_ONCE: Final = 64
@@ -158,6 +159,8 @@ class FileTree:
         self._last = [*last]
         """The lines of the last file."""
         self._is_written = True
+        self._roots = list[bytes]()
+        """The roots of the first files, as far as a proof needed them."""
 
     @classmethod
     def begin(cls, storage: Storage, origin: LakeOrigin, reaches: Mapping[Ledger, int]) -> Self:
@@ -225,13 +228,49 @@ class FileTree:
             self._storage.put(path, "".join(f"{line}\n" for line in self._last).encode())
             self._is_written = True
 
-    def sign(self, state: NodeState, key: Ed25519PrivateKey) -> NodeState:
-        """Return a state with a checkpoint of all lines."""
+    def is_named(self, note: str) -> bool:
+        """Return whether a note is about this tree."""
+        return note.startswith(f"{self._origin}\n")
+
+    def prove(self, old: int, size: int) -> list[bytes]:
+        """Return the consistency proof between two sizes. Raises MalformedHistory without lines, LakeUnavailable."""
+        return consistency_proof(old, size, self._read_tile)
+
+    def _read_tile(self, address: TileAddress) -> bytes:
+        first = address.number * TILE_WIDTH
+        if address.level:
+            count = (first + address.width) << (address.level - 1) * TILE_HEIGHT
+            hashes = self._roots_of_files(count)
+            is_whole = len(hashes) == count
+            for _ in range(address.level - 1 if is_whole else 0):
+                hashes = [hash_perfect(hashes[at : at + TILE_WIDTH]) for at in range(0, len(hashes), TILE_WIDTH)]
+            hashes = hashes[first:]
+        else:
+            lines = islice(read_lines(self._storage, lines_folder(*self._origin), first), address.width)
+            hashes = [hash_leaf(line.encode()) for line in lines]
+            is_whole = len(hashes) == address.width
+        if not is_whole:
+            raise MalformedHistory(f"lines of {self._origin} are not in the lake", reason="tile_missing")
+        return b"".join(hashes)
+
+    def _roots_of_files(self, count: int) -> list[bytes]:
+        """Return the roots of the first files, at least so many if they are there. Each is read once."""
+        if len(self._roots) < count:
+            lines = read_lines(self._storage, lines_folder(*self._origin), len(self._roots) * LINES)
+            while len(self._roots) < count and len(some := [*islice(lines, LINES)]) == LINES:
+                self._roots.append(hash_perfect([hash_leaf(line.encode()) for line in some]))
+        return self._roots[:count]
+
+    def sign(self, state: NodeState, key: Ed25519PrivateKey, cosigned: str = "") -> NodeState:
+        """Return a state with a checkpoint of all lines, and with the last one that was cosigned."""
         signer = NoteSigner(str(self._origin), LOG_KEY, key)
         digest = digest_of_state(encode(state))
         note = sign_lake_checkpoint(LakeCheckpoint(self._origin, self._range.size, self._range.root(), digest), signer)
         hashes = tuple(one.hex() for one in self._range.hashes)
-        return replace(state, tree=FileTreeState(key=signer.key.text(), note=note.encode().decode(), hashes=hashes))
+        return replace(
+            state,
+            tree=FileTreeState(key=signer.key.text(), note=note.encode().decode(), hashes=hashes, cosigned=cosigned),
+        )
 
 
 def _shipped_since(

@@ -166,12 +166,14 @@ class SegmentRange(msgspec.Struct, frozen=True, kw_only=True):
 class FileTreeState(msgspec.Struct, frozen=True, kw_only=True):
     """The tree of the files of a node, see `file_tree`: the signed `note` with its size and root, and the verifier key.
 
-    `hashes` (hex) are the roots of the perfect subtrees, from which the node continues the tree.
+    `hashes` (hex) are the roots of the perfect subtrees, from which the node continues the tree. `cosigned`: the last
+    checkpoint of the tree that witnesses have cosigned, that of an earlier state; empty: none has.
     """
 
     key: str
     note: str
     hashes: tuple[str, ...]
+    cosigned: str = ""
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):

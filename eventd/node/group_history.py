@@ -90,7 +90,9 @@ class GroupHistory:
         keys = _Keys(self._config, data_dir if path is None else path.parent, ours.log)
         known = await ours.log.database.read(read_held_sizes, self._topic_id)  # before a peer shows another size
         gate = SigningGate(known, with_lake=ours.shipped.awaited)
-        witness = GroupWitness(self._config, self._topic_id, ours.log, keys.read, ours.metrics, gate)
+        witness = GroupWitness(
+            self._config, self._topic_id, ours.log, keys.read, ours.metrics, gate, files=ours.shipped.files
+        )
         if config.keeps_history:
             self.answers = HistoryAnswers(witness)
             log = ours.log

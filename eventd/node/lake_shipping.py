@@ -69,6 +69,7 @@ def _shipping(
         interval=settings.lake_interval,
         rows=settings.lake_rows,
         shipped=dependencies.shipped.note_shipped,
+        files=dependencies.shipped.files,
     )
     cursors = LedgerCursors(log, figures)
 

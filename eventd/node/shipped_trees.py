@@ -6,15 +6,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from eventd.witnessing.own_files import OwnFiles
+
 
 class ShippedTrees:
     """The last checkpoints that this node shipped to its lake.
 
-    `awaited`: whether this process ships to a lake, so that a history may wait for what the lake holds.
+    `awaited`: whether this process ships to a lake, so that a history may wait for what the lake holds. `files`: the
+    trees of the files that it has written there.
     """
 
     def __init__(self, *, awaited: bool) -> None:
         self.awaited = awaited
+        self.files = OwnFiles()
         self._read = asyncio.Event()
         self._notes: tuple[str, ...] = ()
 

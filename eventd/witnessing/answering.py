@@ -10,6 +10,7 @@ from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, rea
 from eventd.log.witnesses.cosignatures import prove_consistency, prove_last
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import DecideOffer, read_news
+from eventd.log.witnesses.witnessed_files import DecideFilesOffer
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.witnessing.asking import source_of
@@ -39,6 +40,7 @@ from federation.history.exchange import (
     read_offer,
     write_hashes,
 )
+from federation.history.lake_witnessing import is_of_files
 from federation.history.tiles import inclusion_proof
 from federation.signing import VerifiedRequest
 
@@ -86,13 +88,17 @@ class HistoryAnswers:
             peers={peer.node_name for peer in config.peers.values()},
             offer=read_offer(question),
         )
-        decision = await ours.log.submit(DecideOffer(offered, now))
+        of_files = is_of_files(question.note)
+        unit = DecideFilesOffer(offered, now) if of_files else DecideOffer(offered, now)
+        decision = await ours.log.submit(unit)
         ours.report(decision.findings, node)
         await ours.take_others(question.notes, node)
         if decision.error is not None:
             raise decision.error
         signer = (await ours.keys()).witness
         line = cosign(offered.offer.note.text, signer, now // SECOND).line()
+        if of_files:
+            return WitnessAnswer(cosignature=line)
         since = now - NEWS_SECONDS * SECOND
         news = await ours.log.database.read(read_news, ours.topic_id, since, node, MOST_NOTES)
         return WitnessAnswer(cosignature=line, notes=fit_notes([tree.note for tree in news]))

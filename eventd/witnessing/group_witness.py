@@ -15,6 +15,7 @@ from eventd.log.witnesses.own_notes import NoteComparison, OwnNote, Shown, take_
 from eventd.log.witnesses.relayed_notes import RelayedNotes, find_unheld
 from eventd.log.witnesses.witnessed import compare_notes, keep_compared, read_of
 from eventd.resources.configuration import GroupConfig
+from eventd.witnessing.own_files import OwnFiles
 from eventd.witnessing.signing_gate import SigningGate
 from federation.history.exchange import fit_notes
 from federation.history.notes import NoteSigner
@@ -90,6 +91,7 @@ class GroupWitness:
     metrics: WitnessMetrics
     gate: SigningGate
     wanted: WantedTrees = field(default_factory=WantedTrees)
+    files: OwnFiles = field(default_factory=OwnFiles)
 
     def is_declared(self, node: str) -> bool:
         """Return whether a node is a declared peer of the group."""

@@ -35,6 +35,7 @@ from eventd.resources.configuration import PeerConfig
 from eventd.runtime.clock import SECOND
 from eventd.runtime.supervisor import KeepTask
 from eventd.witnessing.asking import BUSY, INVALID, OLDER, UNREACHABLE, HistoryAsker, HistoryUntold
+from eventd.witnessing.file_offers import FileOffering
 from eventd.witnessing.group_witness import GroupWitness
 from eventd.witnessing.pulling import TilePulling
 from eventd.witnessing.relayed_trees import RelayedTrees
@@ -83,6 +84,7 @@ class Offering:
         self._failures = 0
         self._told_upto = 0  # the time of the newest note of another tree that the peer has
         self._proofs_at = 0.0
+        self._files = FileOffering(witness, peer, asker)
         self._trees = RelayedTrees(witness, peer, asker)
         self._pulling = TilePulling(witness, peer, asker)
         self._grown: asyncio.Future[None] | None = None
@@ -112,6 +114,7 @@ class Offering:
             if self._key is None:
                 self._key = await self._introduce()
             more = await self._offer(self._key)
+            more = await self._files.offer(self._key) or more
             await self._ask_for_proofs()
             more = await self._ask_about_trees() or more
             more = await self._pulling.pull() or more
@@ -292,6 +295,7 @@ class Offers:
         self._keep = keep
         self._tasks: dict[str, tuple[_Declared, Offering, asyncio.Task[None]]] = {}
         witness.wanted.wake = self._wake
+        witness.files.wake[witness.config().name] = self.grown
 
     def follow(self, peers: Mapping[str, PeerConfig]) -> None:
         """Offer to these peers, and to no others; those that speak v1 alone know no histories."""
@@ -327,3 +331,4 @@ class Offers:
         for _, _, task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
+        self._witness.files.wake.pop(self._witness.config().name, None)

@@ -15,7 +15,7 @@ from federation.history.merkle import MAX_SIZE
 from federation.history.notes import NoteKey, NoteSigner, SignedNote, require_signed, sign_text
 from federation.peers import NODE_NAME
 
-_PREFIX: Final = "eventd-lake"
+LAKE_PREFIX: Final = "eventd-lake"
 _STATE: Final = "state "
 _EPOCH: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
 
@@ -28,7 +28,7 @@ class LakeOrigin(NamedTuple):
     tree: str
 
     def __str__(self) -> str:
-        return "/".join((_PREFIX, *self))
+        return "/".join((LAKE_PREFIX, *self))
 
 
 class LakeCheckpoint(NamedTuple):
@@ -47,12 +47,12 @@ class LakeCheckpoint(NamedTuple):
 def read_lake_origin(text: str) -> LakeOrigin:
     """Return the origin with this text. Raises MalformedHistory."""
     prefix, *names = text.split("/")
-    if prefix == _PREFIX and len(names) == 3:
+    if prefix == LAKE_PREFIX and len(names) == 3:
         forms = zip((NODE_NAME, _EPOCH, TREE_ID), names, strict=True)
         if all(form.fullmatch(name) for form, name in forms):
             return LakeOrigin(*names)
     raise MalformedHistory(
-        f"{quote(text)} is not the origin of a tree of files: it has the form {_PREFIX}/NODE/EPOCH/TREE",
+        f"{quote(text)} is not the origin of a tree of files: it has the form {LAKE_PREFIX}/NODE/EPOCH/TREE",
         reason="origin",
     )
 

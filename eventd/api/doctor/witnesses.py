@@ -17,6 +17,7 @@ from eventd.resources.configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.text.duration import HOUR, format_duration
+from federation.history.lake_witnessing import is_of_files
 from federation.history.witnessing import KeySource
 
 NOT_COSIGNED = HOUR
@@ -157,6 +158,8 @@ def _check_findings(state: WitnessState) -> Iterator[Check]:
 
 
 def _next_step(finding: HistoryFinding) -> str:
+    if finding.kind == FindingKind.OLDER_COPY and is_of_files(finding.origin):
+        return "find out who writes to the lake: the newer files are in its copies, if anywhere"
     if finding.kind == FindingKind.OLDER_COPY:
         return "find out why the database is an older copy: the events that it lacks are at peers or in the lake"
     if finding.kind == FindingKind.REFUTED:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from eventd.audit.coverage.cosigned_files import fault_of_cosigned
 from eventd.audit.report.findings import MOST_NAMED, Finding, Kind
 from eventd.audit.report.report import Limitation
 from eventd.lake.file_tree import (
@@ -212,6 +213,8 @@ def _judge(
     if fault := _fault_of_lines(texts, signed, made.seen):
         made.findings.append(_of_state(state, path, fault))
         return
+    if fault := fault_of_cosigned(state.tree, signed, texts):
+        made.findings.append(_of_state(state, path, fault))
     found = SeenFileTree(*signed.origin, signed.size, signed.root.hex(), state.as_of)
     made.seen = [*(one for one in made.seen if one.origin != signed.origin), found]
     lines = _Lines(texts, signed.size)

@@ -40,9 +40,15 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShipRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Requests the next step of the current round, or the first of a new round: ship one segment, or end the round."""
+    """Requests the next step of the current round, or the first of a new round: ship one segment, or end the round.
+
+    By node: `held`, the sizes of the tree of its files from which witnesses need proofs, and `cosigned`, the last
+    checkpoint of this tree with cosignatures.
+    """
 
     now: int
+    held: dict[str, tuple[int, ...]] = {}
+    cosigned: dict[str, str] = {}
 
 
 class TidyRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -94,6 +100,14 @@ class SignedFiles(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
+class FilesOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint of a node's files in its state, and consistency proofs (hex) from the sizes in the request."""
+
+    node: str
+    note: str
+    proofs: dict[int, tuple[str, ...]] = {}
+
+
 class RoundEnd(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The round has ended: every row recorded before `complete_until` (microseconds) is in the lake, or lost.
 
@@ -102,6 +116,7 @@ class RoundEnd(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     complete_until: int
     files: tuple[SignedFiles, ...] = ()
+    offered: tuple[FilesOffer, ...] = ()
 
 
 class TidyResult(msgspec.Struct, frozen=True, kw_only=True, tag=True):

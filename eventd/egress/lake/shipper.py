@@ -23,6 +23,7 @@ from eventd.egress.lake.protocol import (
     RoundEnd,
     Shipment,
     ShippedCheckpoints,
+    ShipRequest,
     Terms,
     TidyResult,
     cursor_name,
@@ -109,6 +110,8 @@ class Shipper:
         self._memory = Memory()
         self._state_written_at: dict[str, int] = {}
         self._showed = False
+        self._held: Mapping[str, Sequence[int]] = {}
+        self._cosigned: Mapping[str, str] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -120,6 +123,11 @@ class Shipper:
         self._round: _Round | None = None
         self._tidying: Iterator[Done] | None = None
         self._files: StateSigner | None = None
+
+    def answer(self, request: ShipRequest) -> Answer:
+        """Take the next step of a round, with what witnesses have said of the files since."""
+        self._held, self._cosigned = request.held, request.cosigned
+        return self.step(request.now)
 
     def step(self, now: int) -> Answer:
         """Take the next step of a round. An `EventdError` is returned as a `Failure`, and ends the round."""
@@ -240,7 +248,8 @@ class Shipper:
         for node in round_.state.nodes:
             self._write_state(round_, node, look, until, now)
         self._round = None
-        return RoundEnd(complete_until=until, files=self._signer.files(self._known))
+        offered = self._signer.offers(self._known, self._held)
+        return RoundEnd(complete_until=until, files=self._signer.files(self._known), offered=offered)
 
     def _adopt(self, epoch: str, node: str, book: Ledger, position: int) -> Shipment | None:
         """Return a shipment that moves the cursor over segments already in the lake; None if none is beyond it.
@@ -351,7 +360,7 @@ class Shipper:
                 if kept.node == state.node and (after := removed.get(kept.book, 0)) > reach.after:
                     self._known.reaches[kept] = SegmentRange(after=min(after, reach.upto), upto=reach.upto)
             state = replace(state, segments=segments_of(state.node, self._known))
-        self._known.states[state.node] = self._signer.write(state, self._known)
+        self._known.states[state.node] = self._signer.write(state, self._known, self._cosigned.get(state.node, ""))
         self._state_written_at[state.node] = now
 
     def _announce_archive(self, place: SegmentName, node: str, manifest: bytes) -> None:

@@ -48,6 +48,7 @@ from eventd.log.cursors.cursors import (
     read_cursors,
 )
 from eventd.store.engine.database import Connection
+from eventd.witnessing.own_files import OwnFiles
 
 LOOK_SECONDS: Final = 1.0
 """Seconds between checks of an idle sink whether enough new records justify an early round."""
@@ -96,7 +97,8 @@ class LakeAck(Ack):
 class LakeSink:
     """Ships in rounds: the next begins `interval` seconds after one ended, or earlier after `rows` new log entries.
 
-    `shipped` is called with the last checkpoints of the node's trees that the lake has, before the first round.
+    `shipped` is called with the last checkpoints of the node's trees that the lake has, before the first round. `files`
+    get the checkpoints of the files at the end of each.
     """
 
     own = False
@@ -110,6 +112,7 @@ class LakeSink:
         interval: float,
         rows: int,
         shipped: Callable[[Sequence[str]], None] = lambda _: None,
+        files: OwnFiles | None = None,
     ) -> None:
         self._log = log
         self._monotonic = log.clock.monotonic
@@ -118,6 +121,7 @@ class LakeSink:
         self._interval = interval
         self._rows = rows
         self._shipped = shipped
+        self._files = OwnFiles() if files is None else files
         self._rest_until = float("-inf")
         self._head = 0
         self._tidied_at = float("-inf")
@@ -151,9 +155,13 @@ class LakeSink:
             self._tidy_due = False
             await self._tidy()
             return LakeAck(outbound.after)
-        answer = await self._ask(ShipRequest(now=self._log.clock.now()))
+        held, cosigned = self._files.held_sizes(), self._files.cosigned()
+        answer = await self._ask(ShipRequest(now=self._log.clock.now(), held=held, cosigned=cosigned))
         match answer:
             case Shipment() | RoundEnd():
+                for one in answer.offered if isinstance(answer, RoundEnd) else ():
+                    proofs = {size: tuple(map(bytes.fromhex, proof)) for size, proof in one.proofs.items()}
+                    self._files.note_signed(one.node, one.note, proofs)
                 return LakeAck(outbound.upto, answer=answer)
             case ShippedCheckpoints():
                 self._shipped(answer.notes)

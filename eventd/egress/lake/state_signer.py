@@ -6,13 +6,14 @@ Without a key file there is no history to sign with, and the lake is as it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import LakeCoverage, read_states
-from eventd.egress.lake.protocol import SignedFiles
+from eventd.egress.lake.protocol import FilesOffer, SignedFiles
 from eventd.lake.archive_checks import archived_segments, verified_archives
 from eventd.lake.file_tree import (
     FileTree,
@@ -82,7 +83,8 @@ class StateSigner:
         tree = None if state is None else FileTree.resume(self._storage, state, _public(keys))
         if state is not None and tree is not None:
             tree.add([line])
-            write_state(self._storage, tree.sign(state, keys.log))
+            cosigned = "" if state.tree is None else state.tree.cosigned
+            write_state(self._storage, tree.sign(state, keys.log, cosigned))
 
     def verify_archives(self, nodes: Iterable[str], known: LakeCoverage) -> Iterator[SegmentName]:
         """Add the segments of the archive that another program wrote, if they have the rows of signed ones.
@@ -99,8 +101,27 @@ class StateSigner:
                     self.archived(place, node, manifest, known)
                     yield place
 
-    def write(self, state: NodeState, known: LakeCoverage) -> NodeState:
+    def offers(self, known: LakeCoverage, held: Mapping[str, Iterable[int]]) -> tuple[FilesOffer, ...]:
+        """Return the checkpoints in the states of the nodes, with consistency proofs from the smaller sizes in `held`.
+
+        Sizes from which the lines in the lake give no proof are left out. Raises LakeUnavailable.
+        """
+        found = []
+        for node, state in known.states.items():
+            tree = self._trees.get((node, known.epoch))
+            if state.tree is None or tree is None:
+                continue
+            proofs, last = {}, checkpoint_of(state.tree).size
+            for size in (one for one in held.get(node, ()) if 0 < one < last):
+                with suppress(HistoryError):
+                    proofs[size] = tuple(one.hex() for one in tree.prove(size, last))
+            found.append(FilesOffer(node=node, note=state.tree.note, proofs=proofs))
+        return tuple(found)
+
+    def write(self, state: NodeState, known: LakeCoverage, cosigned: str = "") -> NodeState:
         """Write a state of the node, signed; return it. The signature covers what retention has removed since, too.
+
+        `cosigned`: the last checkpoint that witnesses have cosigned; without one, that of the last state stays.
 
         Raises TooLargeState and LakeUnavailable.
         """
@@ -112,7 +133,9 @@ class StateSigner:
         before = known.states.get(state.node)
         if before is not None and (drops := self._drops(replace(state, tree=before.tree))):
             tree.add(drops)
-        signed = tree.sign(state, keys.log)
+        if before is not None and before.tree is not None:
+            cosigned = cosigned or before.tree.cosigned
+        signed = tree.sign(state, keys.log, cosigned if tree.is_named(cosigned) else "")
         write_state(self._storage, signed)
         tree.flush()
         return signed

@@ -55,13 +55,13 @@ def _begin(raw: bytes) -> Callable[[bytes], Answer]:
     except EventdError as error:
         why = Failure(kind="blocked", reason=error.code, message=str(error))
         return lambda _: why
-    return lambda raw: _answer(shipper.step, shipper.tidy, raw)
+    return lambda raw: _answer(shipper.answer, shipper.tidy, raw)
 
 
-def _answer(step: Callable[[int], Answer], tidy: Callable[[int], Answer], raw: bytes) -> Answer:
+def _answer(step: Callable[[ShipRequest], Answer], tidy: Callable[[int], Answer], raw: bytes) -> Answer:
     request = REQUESTS.decode(raw)
     try:
-        return step(request.now) if isinstance(request, ShipRequest) else tidy(request.now)
+        return step(request) if isinstance(request, ShipRequest) else tidy(request.now)
     except Exception as error:  # a defect: the node logs it and starts another process
         traceback.print_exc()
         message = f"{type(error).__name__} in the shipping process; see the node's log"

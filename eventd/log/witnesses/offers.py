@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eventd.log.witnesses.keys import Pins
 from federation.history.checkpoints import Checkpoint, read_origin
 from federation.history.notes import LOG_KEY, NoteKey, read_vkey
 from federation.history.witnessing import HeldCheckpoint, KeySource, Offer
+
+OF_FILES: Final = "substr(origin, 1, 12) = 'eventd-lake/'"
+"""The condition for witnessed trees of files that other nodes have written to a lake."""
 
 
 class WitnessedTree(NamedTuple):

@@ -13,7 +13,7 @@ from eventd.log.history.closed_trees import ClosedTree, count_closed, find_close
 from eventd.log.history.relayed import drop_relayed, find_kept_root
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
 from eventd.log.witnesses.keys import LOG, find_successor, keep_log_key, known_key, note_refused_key
-from eventd.log.witnesses.offers import OfferFrom, WitnessedTree
+from eventd.log.witnesses.offers import OF_FILES, OfferFrom, WitnessedTree
 from eventd.log.witnesses.previous_trees import judge_previous
 from eventd.log.witnesses.second_roots import drop_pending, find_second_root
 from eventd.store.engine.database import Connection
@@ -44,6 +44,8 @@ MOST_TREES: Final = 16
 MOST_CLOSED: Final = 1024
 """Maximum number of trees of one node of which no more than their end is known."""
 _COLUMNS: Final = "origin, node, log_key, size, root, note, opened_at, witnessed_at"
+_OF_GROUP: Final = f"NOT {OF_FILES}"
+"""The condition for rows of trees of a group: those of files of a lake are beside them, see `witnessed_files`."""
 
 
 class Decision(NamedTuple):
@@ -247,20 +249,20 @@ def read_last_of(conn: Connection, topic_id: int, node: str) -> WitnessedTree | 
 
 def read_of(conn: Connection, topic_id: int, node: str) -> list[WitnessedTree]:
     """Return what is held of the trees of a node, the last opened one first."""
-    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND node = ? ORDER BY opened_at DESC, origin"
-    return [_tree(row) for row in fetch(conn, sql, (topic_id, node))]
+    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND node = ? AND {_OF_GROUP}"
+    return [_tree(row) for row in fetch(conn, f"{sql} ORDER BY opened_at DESC, origin", (topic_id, node))]
 
 
 def read_witnessed(conn: Connection, topic_id: int) -> list[WitnessedTree]:
     """Return what is held of the trees of other nodes, by node and origin."""
-    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? ORDER BY node, origin"
+    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND {_OF_GROUP} ORDER BY node, origin"
     return [_tree(row) for row in fetch(conn, sql, (topic_id,))]
 
 
 def read_news(conn: Connection, topic_id: int, since: int, but: str, limit: int) -> list[WitnessedTree]:
     """Return trees that were witnessed after this time, the newest first, without those of one node."""
     sql = (
-        f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND witnessed_at > ? AND node <> ?"
+        f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND witnessed_at > ? AND node <> ? AND {_OF_GROUP}"
         f" ORDER BY witnessed_at DESC, origin LIMIT {int(limit)}"
     )
     return [_tree(row) for row in fetch(conn, sql, (topic_id, since, but))]

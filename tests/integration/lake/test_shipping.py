@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,23 @@ async def test_a_node_for_one_group_leaves_shipping_to_others(sites: MakeSites, 
     await a.join()
     await a.emit("e1")
     assert not any(b"egress.lake.worker" in command.encode() for command in children())
+
+
+async def test_a_peer_cosigns_the_files_that_a_node_ships(sites: MakeSites, tmp_path: Path) -> None:
+    lake, (a, b) = tmp_path / "lake", sites("site-a", "site-b")
+    await a.start(**ship_to(lake))
+    await b.start()
+    for one, other in ((a, b), (b, a)):
+        await one.join(other, history={"mode": "record"})
+    ids = (f"e{number}" for number in count())
+
+    async def cosigned() -> bool:
+        await a.emit(next(ids))  # the next state has the cosignature
+        tree = state(lake, "site-a").tree if [*lake.glob("nodes/*/*.json")] else None
+        return tree is not None and "\n— eventd/edge/site-b/witness " in tree.cosigned
+
+    await until(cosigned, "a state with a cosignature", seconds=30)
+    assert judge_files(connect(str(lake)), survey_lake(lake)).findings == []
 
 
 @pytest.mark.postgres

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from eventd.lake.writer import write_state
 from federation.errors import HistoryError
 from federation.history.lake_checkpoints import LakeOrigin, read_lake_checkpoint
 from federation.history.merkle import CompactRange, hash_leaf
+from federation.history.proofs import verify_consistency
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 KNOWN = {KEY.public_key().public_bytes_raw()}
@@ -104,6 +106,34 @@ def test_a_line_that_another_program_appended_is_not_taken_over(tmp_path: Path) 
     resumed = FileTree.resume(storage, state, KNOWN)
     assert resumed is not None
     assert resumed.all_lines() == signed, "a state that was changed does not say what it covers"
+
+
+@pytest.mark.parametrize("old", [1, 7, 255, 256, 257, 512, 65_536, 65_791, 65_792])
+def test_a_tree_of_several_files_is_proven_to_continue_each_size(grown: FileTree, old: int) -> None:
+    small = CompactRange()
+    for line in islice(grown.all_lines() or (), old):
+        small.append(hash_leaf(line.encode()))
+    signed = grown.sign(STATE, KEY).tree
+    assert signed is not None
+    stated = checkpoint_of(signed)
+    verify_consistency(old, small.root(), stated.size, stated.root, grown.prove(old, stated.size))
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> FileTree:
+    """A tree of 65,800 lines, so that it has hashes of level 2."""
+    tree = FileTree.begin(connect(str(tmp_path_factory.mktemp("lake"))), ORIGIN, {})
+    tree.add(TreeLine(LineKind.DROP, "events", (str(number),)) for number in range(65_800 - len(Ledger)))
+    return tree
+
+
+def test_without_its_lines_a_tree_proves_nothing(tmp_path: Path) -> None:
+    storage = connect(str(tmp_path))
+    tree = FileTree.begin(storage, ORIGIN, {})
+    tree.add(TreeLine(LineKind.DROP, "events", (str(number),)) for number in range(600))
+    storage.delete([f"{lines_folder(*ORIGIN)}/000000001.txt"])
+    with pytest.raises(HistoryError, match="are not in the lake"):
+        tree.prove(300, 600)
 
 
 def test_lines_that_were_changed_are_not_those_of_the_tree(tmp_path: Path) -> None:

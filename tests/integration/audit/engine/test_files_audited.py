@@ -28,6 +28,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
 from eventd.testing import ManualClock, draft
 from eventd.witnessing.node_keys import load_history_keys, rotate_log_key
+from federation.history.lake_checkpoints import LakeCheckpoint, read_lake_origin, sign_lake_checkpoint
 from federation.history.notes import LOG_KEY, NoteSigner
 from tests.support.campaign.lake_files import LakeFiles
 from tests.support.lakes import NOON
@@ -163,6 +164,18 @@ def edit_key(lake: LakeFiles) -> None:
     lake.set_state("a", exchange)
 
 
+def add_later_cosigned(lake: LakeFiles) -> None:
+    """Add what witnesses cosigned later than this state: a checkpoint with more lines, which the node signed."""
+
+    def add(state: dict[str, Any]) -> None:
+        name = state["tree"]["key"].partition("+")[0]
+        signer = NoteSigner(name, LOG_KEY, load_history_keys(lake.root.parent / "keys", SYSTEM).log)
+        later = LakeCheckpoint(read_lake_origin(name), 99, bytes(32), bytes(32))
+        state["tree"]["cosigned"] = sign_lake_checkpoint(later, signer).encode().decode()
+
+    lake.set_state("a", add)
+
+
 def edit_line(lake: LakeFiles) -> None:
     (file,) = lake.root.glob("trees/*/*/*/*.txt")
     file.write_text(file.read_text().replace("ship", "archive", 1))
@@ -184,6 +197,7 @@ def remove_lines(lake: LakeFiles) -> None:
         (edit_state, ["its state has the digest "]),
         (edit_note, ["the checkpoint of its files is not valid: a signature "]),
         (edit_key, ["the checkpoint of its files is not valid: the note has no signature"]),
+        (add_later_cosigned, ["the state has 9 lines of eventd-lake/a/"]),
         (edit_line, ["the lines of eventd-lake/a/"]),
         (remove_lines, ["the lake has 0 of the "]),
     ],
