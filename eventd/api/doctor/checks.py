@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from eventd.api.doctor.facts import Deliveries, GroupFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.report import DROP, NO_ACTION, Breach, Check, CheckStatus
-from eventd.api.framework.moments import show_seconds
+from eventd.api.framework.moments import show_seconds, show_time
 from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
 from eventd.text.plural import counted
@@ -177,7 +177,12 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
     ):
         if lag >= limit * SECOND:
             breach = Breach(f"{name}={limit}", f"maxDeliveryLagSeconds={_seconds(lag)}")
-            remedy = "check the network to the peer, and whether the peer was down"
+            if (at := show_time(peer.deliveries.max_lag_at)) is not None:
+                detail += f"; the delivery that took longest ended at {at[:19]}Z"
+            remedy = (
+                "if that is now, check the network to the peer, and whether the peer was down; if it is past, nothing"
+                " is to be done: a late delivery counts as long as its event is live"
+            )
             return _of(peer, suffix, status, code, detail=detail, remedy=remedy, breach=breach)
     return _of(peer, suffix, CheckStatus.PASS, code, detail=detail)
 

@@ -386,6 +386,7 @@ def _deliveries(
         in_path=tally.in_path,
         refused=tally.refused,
         max_lag=tally.max_lag,
+        max_lag_at=tally.max_lag_at,
         expires_in=_first([*lost, waiting.stale_expires_in, tally.expires_in]),
         pending_expires_in=_first(pending),
         lost_in=_first(lost),

@@ -56,6 +56,7 @@ class DeliveryTally:
     unproven: int = 0
     missing: list[tuple[int, str]] = field(default_factory=list)
     max_lag: int | None = None
+    max_lag_at: int | None = None
     expires_in: int | None = None
     pending_expires_in: int | None = None
     in_full: bool = True
@@ -100,11 +101,14 @@ class DeliveryTally:
     def _note_lag(self, record: Record, acked_at: int | None) -> None:
         """Raise `max_lag` to the delay of a delivery, unless only a repair delivered it (`acked_at` is None).
 
+        `max_lag_at` is when that delivery was acknowledged.
+
         The delay begins when the event was recorded, or when the peer's cursor was created if that was later.
         """
         if acked_at is not None:
             lag = max(0, acked_at - max(record.recorded_at, self.since))
-            self.max_lag = lag if self.max_lag is None else max(self.max_lag, lag)
+            if self.max_lag is None or lag > self.max_lag:
+                self.max_lag, self.max_lag_at = lag, acked_at
 
 
 async def read_sample(read: Read, topic_id: int, ledger: PeerLedger, rounds: int, now: int) -> DeliveryTally:

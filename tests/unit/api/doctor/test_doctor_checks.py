@@ -95,6 +95,11 @@ def test_lag_is_judged_at_its_two_limits(lag: float, status: str) -> None:
     assert one("delivery-lag", delivered=1, max_lag=round(lag * SECOND))[0] == status
 
 
+def test_a_long_lag_says_when_it_ended_because_it_may_be_past() -> None:
+    _, detail = one("delivery-lag", delivered=1, max_lag=154 * SECOND, max_lag_at=1_767_225_600 * SECOND)
+    assert detail.endswith("; the delivery that took longest ended at 2026-01-01T00:00:00Z")
+
+
 def test_lag_is_skipped_where_nothing_was_delivered() -> None:
     assert one("delivery-lag", pending=1) == ("skip", "none of the counted live events is delivered yet")
     why = "no delivery counts as lag: each was a repair, or its refresh waits"
