@@ -42,13 +42,14 @@ async def _problems(visit: Visit, groups: list[dict[str, Any]], drawn: dict[str,
     """Return the links that do not run now, the findings of the map, and the failed checks and warnings of doctor.
 
     `unseen`: the visitor may not see doctor's findings; `examined`: whether doctor has made all its checks yet;
-    `as_of`: when it made them. The checks take long, so they may be older than the states of the links.
+    `as_of`: when it made them; `outdated`: an action was done since. The checks take long, so they may be older than the
+    states of the links.
     """
     unseen = not visit.view.may("doctor.examine")
     known: list[RecentAnswer] = []
     scopes = [] if unseen else await visit.scopes_of_groups()
     for group in scopes:
-        report = await visit.look("doctor.examine", **({"group": group} if group else {}))
+        report = await visit.look("doctor.examine", even_outdated=True, **({"group": group} if group else {}))
         known += [] if report is None else [report]
     checks = [check for report in known for check in report.content["checks"] if check["status"] in ("warn", "fail")]
     links = await read_link_problems(visit, groups)
@@ -61,6 +62,7 @@ async def _problems(visit: Visit, groups: list[dict[str, Any]], drawn: dict[str,
         "more": len(found) - len(shown),
         "unseen": unseen,
         "examined": len(known) == len(scopes),
+        "outdated": any(report.is_outdated for report in known),
         "as_of": min(report.at for report in known).isoformat() if known else "",
     }
 

@@ -76,12 +76,16 @@ class Visit:
         """Return the URL of this page with other values of the query."""
         return changed(self.path, {name: text for name, text in self.query.items() if name != "done"}, **changes)
 
-    async def look(self, operation: str, **params: Any) -> RecentAnswer | None:
-        """Return a recent answer of an operation that may take long; None while there is no answer yet."""
+    async def look(self, operation: str, *, even_outdated: bool = False, **params: Any) -> RecentAnswer | None:
+        """Return a recent answer of an operation that may take long; None while there is no answer yet.
+
+        `even_outdated`: until there is another one, an answer of the time before an action, too.
+        """
         ask = partial(self.view.call, operation, **params)
         if self.recent is None:
             return RecentAnswer(await ask(), self.style.now)
-        return await self.recent((self.view.name, operation, tuple(sorted(params.items()))), ask)
+        found = await self.recent((self.view.name, operation, tuple(sorted(params.items()))), ask)
+        return None if found is not None and found.is_outdated and not even_outdated else found
 
     async def groups(self) -> list[dict[str, Any]]:
         """Return the status of the groups that the visitor may see, by name."""

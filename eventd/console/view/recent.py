@@ -24,21 +24,24 @@ FindRecent = Callable[[Hashable, Ask], Awaitable["RecentAnswer | None"]]
 
 
 class RecentAnswer(NamedTuple):
-    """An answer, and when it was given."""
+    """An answer, and when it was given. `is_outdated`: an action was done since."""
 
     content: Any
     at: datetime
+    is_outdated: bool = False
 
 
 class _OperationState:
     """What is known of one operation with its parameters. `rests_until`: on the monotonic clock.
 
-    `is_stale`: an action was done after the running call of the operation began.
+    `is_stale`: an action was done after the running call of the operation began. `before`: the last answer of the time
+    before an action, until there is another one.
     """
 
     def __init__(self) -> None:
         self.is_stale = False
         self.last: RecentAnswer | None = None
+        self.before: RecentAnswer | None = None
         self.error: Exception | None = None
         self.running: asyncio.Future[None] | None = None
         self.rests_until = 0.0
@@ -53,13 +56,15 @@ class RecentAnswers:
         self._asked: dict[Hashable, _OperationState] = {}
 
     def forget(self) -> None:
-        """Forget all answers, because an action may have changed them.
+        """Take all answers for outdated, because an action may have changed them.
 
         Operations that are running are called once more after they end.
         """
-        self._asked = {key: asked for key, asked in self._asked.items() if asked.running is not None}
         for asked in self._asked.values():
-            asked.last, asked.error, asked.rests_until, asked.is_stale = None, None, 0.0, True
+            if asked.last is not None:
+                asked.before = asked.last._replace(is_outdated=True)
+            asked.last, asked.error, asked.rests_until = None, None, 0.0
+            asked.is_stale = asked.running is not None
 
     async def find(
         self,
@@ -69,10 +74,10 @@ class RecentAnswers:
         patience: float = PATIENCE_SECONDS,
         then: Callable[[], None] | None = None,
     ) -> RecentAnswer | None:
-        """Return the newest answer that there is after `patience` seconds; None if there is none yet.
+        """Return the newest answer that there is after `patience` seconds, perhaps an outdated one; None without any.
 
         `whose`: a value that is equal for visitors who may see the same. Calls the operation again in the background
-        unless the last answer is recent. `then` is called when the first answer arrives after this has returned None.
+        unless the last answer is recent. `then` is called when the answer arrives that this has lacked.
         Raises the error of `ask`.
         """
         key = (whose, question)
@@ -88,7 +93,7 @@ class RecentAnswers:
             raise asked.error
         if asked.last is None and asked.running is not None and then is not None:
             asked.running.add_done_callback(lambda _: then())
-        return asked.last
+        return asked.last or asked.before
 
     def _evict(self, newest: Hashable) -> None:
         """Forget the oldest answers beyond `MOST_ANSWERS`.
@@ -124,4 +129,5 @@ class RecentAnswers:
         else:
             if not question.is_stale:
                 question.last, question.error = RecentAnswer(answer, from_micros(self._clock.now())), None
+                question.before = None
         return self._clock.monotonic() - begun

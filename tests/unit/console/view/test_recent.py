@@ -118,6 +118,21 @@ async def test_an_action_makes_the_answers_void_also_one_that_is_under_way_and_n
     assert await console.find() == 2
 
 
+async def test_after_an_action_the_last_answer_counts_as_outdated_until_there_is_a_new_one() -> None:
+    console = Console(seconds=2.0)
+    await console.find(wait=2.0)
+    console.answers.forget()
+    looking = asyncio.ensure_future(console.answers.find("admin", "doctor", console.ask))
+    await give_turns()
+    console.clock.advance(PATIENCE_SECONDS)
+    found = await looking
+    assert found is not None
+    assert (found.content, found.is_outdated) == (1, True)
+    console.clock.advance(2.0)
+    await give_turns()
+    assert await console.find() == 2
+
+
 async def test_an_error_of_the_time_before_an_action_is_not_shown() -> None:
     console = Console(seconds=2.0)
     console.ask.error = True
