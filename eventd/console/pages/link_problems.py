@@ -9,6 +9,7 @@ from eventd.console.drawing.map_links import SILENT
 from eventd.console.pages.visit import Visit
 
 _CALM: Final = ("running", "new")
+_HELD: Final = ("blocked", "failed", "backing-off")
 _STATE_OF: Final = {
     "link-blocked": "blocked",
     "link-failed": "failed",
@@ -103,6 +104,17 @@ def without_links(checks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return join_subscriptions(others)
 
 
+def rank_problem(problem: Mapping[str, Any]) -> int:
+    """Return how soon a problem is listed, the smaller the rank, the sooner: peers that get nothing now come first.
+
+    What failed once can wait; what waits for a peer grows.
+    """
+    link = problem.get("link")
+    if problem.get("is_away") or (link and link["state"] in _HELD):
+        return 0
+    return 1 if problem["status"] == "fail" else 2
+
+
 def _worsen(problem: dict[str, Any], check: Mapping[str, Any]) -> None:
     if check["status"] == "fail":
         problem["status"] = "fail"
@@ -133,6 +145,7 @@ def list_findings(shown: Mapping[str, Any] | None, known: Set[tuple[str, str]] =
             "name": f"{group}/{node['node']}",
             "status": "warn",
             "detail": "does not answer this node, which asks it for its links",
+            "is_away": True,
             "group": group,
             "peer": node["node"],
         }

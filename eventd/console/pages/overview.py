@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from eventd.console.drawing.map_links import SILENT, STATES, reporting_nodes, silent_nodes, table_rows
 from eventd.console.drawing.map_picture import draw_map
-from eventd.console.pages.link_problems import join_problems, list_findings, read_link_problems
+from eventd.console.pages.link_problems import join_problems, list_findings, rank_problem, read_link_problems
 from eventd.console.pages.targets import target_of
 from eventd.console.pages.visit import ShownPage, Visit
 from eventd.console.view.recent import RecentAnswer
@@ -32,6 +32,7 @@ async def show_overview(visit: Visit) -> ShownPage:
         **problems,
         "links": links,
         "odd": _count_odd(drawn["map"]),
+        "letters": await _count_letters(visit),
         "rates": await _node_rates(visit),
         **drawn,
     }
@@ -42,8 +43,8 @@ async def _problems(visit: Visit, groups: list[dict[str, Any]], drawn: dict[str,
     """Return the links that do not run now, the findings of the map, and the failed checks and warnings of doctor.
 
     `unseen`: the visitor may not see doctor's findings; `examined`: whether doctor has made all its checks yet;
-    `as_of`: when it made them; `outdated`: an action was done since. The checks take long, so they may be older than the
-    states of the links.
+    `as_of`: when it made them; `outdated`: an action was done since. The checks take long, so they may be older than
+    the states of the links.
     """
     unseen = not visit.view.may("doctor.examine")
     known: list[RecentAnswer] = []
@@ -54,7 +55,7 @@ async def _problems(visit: Visit, groups: list[dict[str, Any]], drawn: dict[str,
     checks = [check for report in known for check in report.content["checks"] if check["status"] in ("warn", "fail")]
     links = await read_link_problems(visit, groups)
     found = [*join_problems(links, checks), *list_findings(drawn, links.links.keys())]
-    found.sort(key=lambda one: one["status"] != "fail")
+    found.sort(key=rank_problem)
     empty = {"detail": "", "remedy": "", "link": None}
     shown = [empty | one | {"target": target_of(visit, one)} for one in found[:_MOST_PROBLEMS]]
     return {
@@ -103,6 +104,20 @@ def _count_odd(shown: dict[str, Any] | None) -> int:
 
 def _ends(link: dict[str, Any]) -> tuple[str, str]:
     return link["from"], link["to"]
+
+
+async def _count_letters(visit: Visit) -> tuple[int, bool]:
+    """Return how many dead letters there are, and whether the number is exact; 0 if the visitor may not see them."""
+    if not visit.view.may("dead_letters.all"):
+        return 0, True
+    try:
+        found = await visit.look("dead_letters.all", even_outdated=True, limit=1)
+    except EventdError:
+        return 0, True
+    if found is None:
+        return 0, True
+    exact = found.content.get("groupsComplete", True) and all(one["exact"] for one in found.content["groups"])
+    return sum(one["count"] for one in found.content["groups"]), exact
 
 
 async def _node_rates(visit: Visit) -> dict[str, float | None]:

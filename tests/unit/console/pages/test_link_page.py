@@ -26,7 +26,7 @@ class OneSided:
     name = "site-a"
 
     def may(self, operation: str, group: str = "") -> bool:
-        return operation not in ("rates.show", "doctor.examine")
+        return operation not in ("rates.show", "doctor.examine", "dead_letters.all")
 
     def sees(self, name: str) -> bool:
         return True

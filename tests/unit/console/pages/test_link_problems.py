@@ -7,7 +7,7 @@ from typing import Any
 from eventd.api.doctor.checks import _failed
 from eventd.api.doctor.facts import Deliveries, LinkFacts, PeerFacts
 from eventd.api.doctor.report import Check
-from eventd.console.pages.link_problems import LinkProblems, join_problems, list_findings, without_links
+from eventd.console.pages.link_problems import LinkProblems, join_problems, list_findings, rank_problem, without_links
 
 
 def failed_deliveries(letters: int) -> Check:
@@ -89,3 +89,12 @@ def test_a_subscription_that_does_not_run_is_one_problem_with_the_figures_of_its
     assert (one["detail"], one["status"]) == ("its plugin fails; 3 runs: 0 succeeded", "fail")
     assert rest == other
     assert len(without_links([runs, held, other])) == 2, "as many as the overview lists"
+
+
+def test_a_peer_that_does_not_answer_comes_before_a_run_that_failed_once() -> None:
+    failed = {"name": "s", "code": "subscription-runs", "status": "fail"}
+    nodes = [{"node": "c", "answer": "unreachable"}]
+    gone = list_findings({"node": "a", "group": "edge", "links": [], "nodes": nodes})
+    found = [*join_problems(now(b="backing-off", d="paused"), [failed]), *gone]
+    found.sort(key=rank_problem)
+    assert [one["name"] for one in found] == ["edge/b link", "edge/c", "s", "edge/d link"]

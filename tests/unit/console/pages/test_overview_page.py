@@ -100,3 +100,22 @@ async def test_a_group_that_does_not_exist_is_named_beside_the_map_of_another() 
     visit = Visit(LargeGroup(), Urls(), "/console/", {}, {"group": "no-such"}, style)
     text = Layout(SiteFrame(Urls(), "")).whole(await show_overview(visit), visit, "overview", Preferences())
     assert "No group no-such that your key may access: this is the map of edge." in text
+
+
+class DeadLetters(BrokenLink):
+    """A view of a node without groups, with dead letters."""
+
+    def may(self, operation: str, group: str = "") -> bool:
+        return operation in ("dead_letters.all", "doctor.examine")
+
+    async def call(self, operation: str, **params: Any) -> Any:
+        if operation == "dead_letters.all":
+            return {"groups": [{"count": 13, "exact": True}, {"count": 2, "exact": False}], "groupsComplete": True}
+        return {"groups": []} if operation == "groups.status" else await super().call(operation, **params)
+
+
+async def test_dead_letters_are_counted_with_the_way_to_them_and_a_node_without_links_has_none_that_run() -> None:
+    visit = Visit(DeadLetters(), Urls(), "/console/", {}, {}, TimeStyle("utc", UTC, datetime.now(UTC)))
+    text = Layout(SiteFrame(Urls(), "")).whole(await show_overview(visit), visit, "overview", Preferences())
+    assert '<a class="hot" href="/console/dead-letters">at least 15</a>' in text
+    assert "Nothing: there is no group yet, and each check passes." in text
