@@ -221,9 +221,11 @@ class LakeReader:
     @property
     def leaves(self) -> list[tuple[str, TreeLeaves]]:
         """Return the leaves in the segments of `events` that this or an earlier run has read, each with its node."""
-        return [(segment.manifest.node, found) for segment, found in self._leaves_by_segment()]
+        return [(segment.manifest.node, found) for segment, found in self.leaves_by_segment]
 
-    def _leaves_by_segment(self) -> list[tuple[Segment, TreeLeaves]]:
+    @property
+    def leaves_by_segment(self) -> list[tuple[Segment, TreeLeaves]]:
+        """Return the same, each with its segment."""
         segments = {one.place.name: one for one in self.survey.segments}
         known = ((name, entry.leaves) for name, entry in sorted(self.state.entries.items()))
         return [
@@ -237,7 +239,7 @@ class LakeReader:
 
         Leaves that an earlier run has compared are not read again while their segments are the same.
         """
-        tasks = {task_name(one): one for one in plan_leaf_tasks(self._leaves_by_segment(), trees)}
+        tasks = {task_name(one): one for one in plan_leaf_tasks(self.leaves_by_segment, trees)}
         bases = {name: task_basis(task) for name, task in tasks.items()}
         new = [task for name, task in tasks.items() if self.state.compared.get(name) != bases[name]]
         found = [row for data in run_tasks(self.spark, self.lake, new, compare_leaves) for row in decode_rows(data)]

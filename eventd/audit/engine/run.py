@@ -59,6 +59,7 @@ from eventd.audit.segments.plan import NodeEpoch, make_plan, unkept_numbers
 from eventd.audit.segments.segment_jobs import SegmentJob
 from eventd.audit.spark.session import last_cause, open_session, own_session, quiet
 from eventd.audit.verdicts.batch_verdicts import batch_discrepancies
+from eventd.audit.verdicts.erased_leaves import find_held, with_held
 from eventd.audit.verdicts.erasures import find_erasures
 from eventd.audit.verdicts.hidden_events import count_damaged
 from eventd.audit.verdicts.leaf_verdicts import judge_leaves
@@ -297,20 +298,26 @@ def _read(
         _compare_rows(reader, found, rollbacks, tables, jobs)
     if trees.evidence:
         with watch.stage("trees"):
-            erased = [one for one in found.findings if one.kind is Kind.ERASED and not one.peer]
-            found.trees = judge_trees(trees, reader.leaves, reader.survey, coverage, erased, reader.unread)
-            squatted = find_squatted(reader.taken_ids, reader.rows, found.trees.reports)
-            found.findings = in_order([*found.findings, *found.trees.findings, *squatted])
-            before = {**reader.state.compared}
-            others = reader.compare_leaves(found.trees.reports)
-            forged = judge_leaves(others, reader.rows, found.findings, coverage, reader.unread)
-            found.findings = in_order([*found.findings, *group_findings(forged)])
-            if reader.state.compared != before:
-                keep(out, reader.state)
+            _judge_trees(reader, found, trees)
     lake = reader.lake.open(reader.spark)
     found.files = judge_files(lake, reader.survey, trees.file_keys(), history.file_trees)
     found.findings = in_order([*found.findings, *found.files.findings])
     return found
+
+
+def _judge_trees(reader: LakeReader, found: StageResults, trees: Trees) -> None:
+    """Add what the trees of all nodes show to the findings, and store which leaves were compared."""
+    coverage, compared = found.coverage, reader.state.compared
+    erased = [one for one in found.findings if one.kind is Kind.ERASED and not one.peer]
+    found.trees = judge_trees(trees, reader.leaves, reader.survey, coverage, erased, reader.unread)
+    held = find_held(found.trees.holes, reader.leaves_by_segment, reader.rows)
+    findings = [*with_held([*found.findings, *found.trees.findings], held)]
+    findings += find_squatted(reader.taken_ids, reader.rows, found.trees.reports)
+    others = reader.compare_leaves(found.trees.reports)
+    findings += group_findings(judge_leaves(others, reader.rows, findings, coverage, reader.unread))
+    found.findings = in_order(findings)
+    if reader.state.compared != compared:
+        keep(reader.out.open(reader.spark), reader.state)
 
 
 def _compare_rows(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -228,6 +228,23 @@ def check_tree(tree: TreeEvidence) -> TreeResult:
         begin = walks[0].missing * TILE_WIDTH
         result.unknown = f"neither rows nor hashes of all its leaves from {begin:,} on are in the lake"
     return result
+
+
+def proves_leaves(tree: TreeEvidence, leaves: Mapping[int, bytes]) -> bool:
+    """Return whether the largest checkpoint of a tree follows from these hashes of leaves, and what is known besides.
+
+    False if it does not, or if more leaves of their tiles are unknown.
+    """
+    last = max(tree.shipped, key=lambda one: one.size, default=None)
+    if last is None or not is_signed(tree, last) or any(leaf >= last.size for leaf in leaves):
+        return False
+    shipped = tree.levels.get(1, {})
+    known = {**tree.levels, 0: {**tree.levels.get(0, {}), **leaves}}
+    rows = _LeafIndex(replace(tree, levels=known))
+    whole = last.size // TILE_WIDTH
+    if any(leaf // TILE_WIDTH not in rows.tiles for leaf in leaves if leaf // TILE_WIDTH < whole):
+        return False
+    return _Walk(rows, lambda tile: rows.tiles.get(tile, shipped.get(tile))).root(last.size) == last.root
 
 
 def _signed(tree: TreeEvidence, result: TreeResult) -> Iterator[TreeCheckpoint]:

@@ -190,11 +190,12 @@ class Trees:
 
 @dataclass
 class TreeFindings:
-    """What is found of all trees. `doubts`: trees that could not be compared, and why."""
+    """What is found of all trees. `doubts`: trees that could not be compared, and why; `holes`: the erased leaves."""
 
     findings: list[Finding] = field(default_factory=list)
     reports: list[TreeReport] = field(default_factory=list)
     doubts: list[Limitation] = field(default_factory=list)
+    holes: list[tuple[TreeEvidence, LeafHole]] = field(default_factory=list)
 
 
 def judge_trees(
@@ -225,6 +226,7 @@ def judge_trees(
         made.findings += _changed(tree, result)
         holes = [one for one in result.holes if not _is_explained(one, coverage, tree.origin.node, unread)]
         made.findings += _erased(tree, holes, known)
+        made.holes += [(tree, hole) for hole in holes]
         made.findings += [*_rolled_back(tree, trees), *_cut_off(tree, trees, survey)]
         pinned = trees.is_pinned(tree)
         if pinned is False:

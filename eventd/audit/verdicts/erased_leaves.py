@@ -1,0 +1,127 @@
+"""Events whose rows their node has lost, and that a peer has: the tree of the node proves which ones they are.
+
+A peer states only where the leaf of an event should be. With its digest there, the tree has the root that the node
+signed, or it does not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from eventd.audit.arrays.columns import NEVER, Columns
+from eventd.audit.report.findings import NO_ORIGIN, Finding, Kind, is_of_tree
+from eventd.audit.segments.tree_leaves import TreeLeaves
+from eventd.audit.verdicts.ledger_rows import LedgerRows
+from eventd.audit.verdicts.tree_checks import LeafHole, TreeEvidence, proves_leaves
+from eventd.lake.writer import Segment
+from federation.history.entries import event_entry
+from federation.history.merkle import hash_leaf
+from federation.history.tiles import TILE_WIDTH
+
+MOST_SOUGHT: Final = 1_000
+"""Maximum number of the leaves of a tree without rows that are looked for at peers."""
+_MOST_NAMED: Final = 10
+_COLUMNS: Final = ("group", "own", "tree", "leaf", "id", "digest")
+
+
+class HeldEvent(NamedTuple):
+    """An event at `peer` that is the leaf of a tree, which has no row of it."""
+
+    group: str
+    node: str
+    tree: str
+    leaf: int
+    peer: str
+    id: str
+
+
+class _Claim(NamedTuple):
+    """A row of a peer: the event's leaf, as its sender stated, and the hash that the leaf then has."""
+
+    leaf: int
+    peer: str
+    id: str
+    hash: bytes
+
+
+def find_held(
+    holes: Sequence[tuple[TreeEvidence, LeafHole]], segments: Sequence[tuple[Segment, TreeLeaves]], rows: LedgerRows
+) -> list[HeldEvent]:
+    """Return the events at peers that the trees prove to be leaves of these holes. `segments`: those of `events`."""
+    trees = {(tree.origin.group, tree.origin.tree): tree for tree, _ in holes}
+    sought: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for tree, hole in holes:
+        key = tree.origin.group, tree.origin.tree
+        sought[key].update(islice(range(hole.first, hole.last + 1), MOST_SOUGHT - len(sought[key])))
+    claims: defaultdict[tuple[str, str], list[_Claim]] = defaultdict(list)
+    for segment, leaves in segments:
+        for claim in leaves.claims:
+            wanted = sought.get((claim.group, claim.tree), set())
+            if any(claim.first <= leaf <= claim.last for leaf in wanted):
+                claims[claim.group, claim.tree] += _read(rows, segment, claim.group, claim.tree, wanted)
+    return [
+        HeldEvent(group, trees[group, name].origin.node, name, one.leaf, one.peer, one.id)
+        for (group, name), each in sorted(claims.items())
+        for one in _proven(trees[group, name], each)
+    ]
+
+
+def _read(rows: LedgerRows, segment: Segment, group: str, tree: str, wanted: set[int]) -> Iterator[_Claim]:
+    table = Columns(rows.read(segment, _COLUMNS))
+    leaf = table.numbers("leaf")
+    mask = ~table.booleans("own") & (leaf != NEVER) & np.isin(leaf, np.array(sorted(wanted), np.int64))
+    mask &= table.words("group").where(lambda name: name == group)
+    mask &= table.words("tree").where(lambda name: name == tree)
+    places = np.flatnonzero(mask)
+    ids, digests = (table.taken(name, places).to_pylist() for name in ("id", "digest"))
+    for at, event, digest in zip(leaf[places].tolist(), ids, digests, strict=True):
+        yield _Claim(at, segment.manifest.node, event, hash_leaf(event_entry(digest)))
+
+
+def _proven(tree: TreeEvidence, claims: Iterable[_Claim]) -> Iterator[_Claim]:
+    """Yield the claims that the tree proves: tile by tile, first with all leaves of one peer, then of the next one."""
+    by_tile: defaultdict[int, list[_Claim]] = defaultdict(list)
+    for claim in claims:
+        by_tile[claim.leaf // TILE_WIDTH].append(claim)
+    for _, each in sorted(by_tile.items()):
+        for peer in sorted({claim.peer for claim in each}):
+            # Those of other peers stand in for leaves that this one does not have.
+            chosen = {claim.leaf: claim for claim in sorted(each, key=lambda one: one.peer == peer)}
+            if proves_leaves(tree, {leaf: claim.hash for leaf, claim in chosen.items()}):
+                true = {leaf: claim.hash for leaf, claim in chosen.items()}
+                yield from (claim for claim in each if true[claim.leaf] == claim.hash)
+                break
+
+
+def with_held(findings: Iterable[Finding], held: Sequence[HeldEvent]) -> Iterator[Finding]:
+    """Yield the findings. Erased leaves are named by these events, and no peer is accused of having invented them."""
+    true = {(one.group, one.node, one.peer, one.id) for one in held}
+    by_tree: defaultdict[tuple[str, str], dict[int, HeldEvent]] = defaultdict(dict)
+    for event in held:
+        by_tree[event.node, event.tree].setdefault(event.leaf, event)
+    for one in findings:
+        if one.kind is Kind.ERASED and is_of_tree(one):
+            yield _named(one, by_tree.get((one.source, one.ids[0].partition("/")[0]), {}))
+        elif one.kind is Kind.FORGED and one.detail == NO_ORIGIN:
+            gone = {id for id in one.ids if (one.group, one.source, one.peer, id) in true}
+            left = tuple(id for id in one.ids if id not in gone)
+            if left or one.count > len(gone):
+                evidence = tuple(each for each in one.evidence if each.id not in gone)
+                yield replace(one, ids=left, evidence=evidence, count=max(0, one.count - len(gone))) if gone else one
+        else:
+            yield one
+
+
+def _named(one: Finding, held: Mapping[int, HeldEvent]) -> Finding:
+    inside = [held[leaf] for leaf in sorted(held) if one.first <= leaf <= one.last]
+    if not inside:
+        return one
+    words = ", ".join(f"leaf {event.leaf:,} is {event.id}, which {event.peer} has" for event in inside[:_MOST_NAMED])
+    more = f", and {len(inside) - _MOST_NAMED:,} more" if len(inside) > _MOST_NAMED else ""
+    return replace(one, detail=f"{one.detail}; the tree proves that {words}{more}")
