@@ -109,6 +109,8 @@ class IngressMetrics(Protocol):
 
     def started(self, group: str, node: str) -> None: ...
 
+    def history_verified(self, group: str, result: str, events: int) -> None: ...
+
 
 class HistoryAnswerer(Protocol):
     """Interface of what answers the questions about a group's histories."""
@@ -233,6 +235,8 @@ class PeerIngress:
         fresh = outcome in (Outcome.NEW, Outcome.REFRESH)
         if fresh:
             self._metrics.alive(self.config.name, event.source_node)
+        if fresh and self.config.verifies_history:
+            self._metrics.history_verified(self.config.name, "unproven", 1)  # v1 cannot say where its leaf is
         return AcceptedV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
 
     async def status_v1(self) -> bytes:

@@ -65,7 +65,8 @@ class GroupHistory:
         self._topic_id = topic_id
         self._ring = ring
         self._dependencies = dependencies
-        self._declared: tuple[str, str] | None = None
+        self._declared: tuple[bool, str] | None = None
+        self._witness: GroupWitness | None = None
         self._sealer: Sealer | None = None
         self._sealing: asyncio.Task[None] | None = None
         self._comparing: asyncio.Task[None] | None = None
@@ -79,8 +80,9 @@ class GroupHistory:
         On return, the group has its tree: each record from then on gets a leaf.
         """
         config = self._config()
-        declared = config.history_mode, config.node_name
+        declared = config.keeps_history, config.node_name
         if declared == self._declared:
+            self._keep_checks()
             return
         self.stop()
         self._declared = declared
@@ -98,9 +100,8 @@ class GroupHistory:
             log = ours.log
             asker = HistoryAsker(ours.transport, self._ring, log.clock, log.chance.token, ours.rules)
             self._offers = Offers(witness, asker, ours.supervisor.keep)
-            if config.verifies_history:
-                verifying = Verifying(witness, ours.metrics)
-                self._verifying = ours.supervisor.keep(verifying.run, f"checks of {config.name}")
+            self._witness = witness
+            self._keep_checks()
             if ours.shipped.awaited:
                 compare = partial(_compare_shipped, witness, ours.shipped)
                 self._comparing = ours.supervisor.keep(compare, f"shipped history of {config.name}")
@@ -110,6 +111,16 @@ class GroupHistory:
         with suppress(SettingsError):  # the sealer finds the same, and reports it until it can be used
             await sealer.open_due()
         self._sealing = ours.supervisor.keep(sealer.run, f"history of {config.name}")
+
+    def _keep_checks(self) -> None:
+        """Check the events of other nodes if that is declared now: sealing and offers continue."""
+        config, ours = self._config(), self._dependencies
+        if self._verifying is not None and not config.verifies_history:
+            self._verifying.cancel()
+            self._verifying = None
+        if self._verifying is None and config.verifies_history and self._witness is not None:
+            verifying = Verifying(self._witness, ours.metrics)
+            self._verifying = ours.supervisor.keep(verifying.run, f"checks of {config.name}")
 
     def follow_peers(self) -> None:
         """Offer the checkpoints to the peers that are declared now."""
@@ -138,7 +149,7 @@ class GroupHistory:
                 task.cancel()
         if self._offers is not None:
             self._offers.stop()
-        self._sealer = self._sealing = self._comparing = self._verifying = None
+        self._sealer = self._sealing = self._comparing = self._verifying = self._witness = None
         self._offers = self.answers = self._declared = None
 
 

@@ -29,6 +29,8 @@ IDLE_SECONDS: Final = 5.0
 """After how long it is looked whether tiles have come for events that wait for them."""
 REST: Final = 19
 """The pause of a check that lags, as a multiple of the processor time that it took: a twentieth of a core."""
+LONGEST_REST: Final = 5.0
+"""The longest pause in seconds, as after searches in a large tree: others' events must not wait for them."""
 MOST_LAG: Final = 60 * SECOND
 """From this lag on (microseconds), a check takes the time that it needs."""
 
@@ -83,8 +85,8 @@ class Verifying:
             ours.wanted.want(peer, origin)
         if not step.more:
             return None
-        urgent = step.since is not None and now - step.since > MOST_LAG
-        return 0.0 if urgent else REST * (comparing + storing)
+        urgent = step.moved and step.since is not None and now - step.since > MOST_LAG
+        return 0.0 if urgent else min(REST * (comparing + storing), LONGEST_REST)
 
     def _scope(self) -> CheckScope:
         config = self._witness.config()

@@ -38,7 +38,9 @@ MOST_SEARCHES: Final = 16
 WAITING_EVENTS: Final = 8
 """As how many events a row counts whose next event cannot be compared yet."""
 WAIT: Final = MINUTE // 6
-"""After how long an event that no tile covers yet is looked at again."""
+"""After how long an event that no tile covers yet is looked at again, at first."""
+LONGEST_WAIT: Final = 10 * MINUTE
+"""The longest pause of an event that waits: an eighth of its age, so that many that wait for long cost little."""
 GRACE: Final = MINUTE // 2
 """So long after its arrival an event is not refuted: its node may seal it later than it is passed on."""
 LONGEST: Final = DAY
@@ -103,10 +105,11 @@ class CheckedRow:
 class CheckedStep:
     """What one step has found out. `wanted`: trees that are missing, with the peer to ask. `more`: another step is due.
 
-    `since`: when the first row was due.
+    `since`: when the first row was due. `moved`: an event was compared, so that not all of them wait.
     """
 
     rows: list[CheckedRow] = field(default_factory=list)
+    moved: bool = False
     wanted: dict[tuple[str, str], None] = field(default_factory=dict)
     more: bool = False
     since: int | None = None
@@ -160,8 +163,8 @@ class _Checker:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the step has done what one step may do."""
-        return self._events <= 0 or self._searches <= 0
+        """Whether the step has compared what one step may compare."""
+        return self._events <= 0
 
     def check_row(self, position: int, upto: int, places: Sequence[LeafPlace], checked: int) -> CheckedRow:
         """Compare the events of a row, up to one that must wait, or to the end of the step."""
@@ -179,6 +182,7 @@ class _Checker:
             found.verified += verdict is LeafVerdict.VERIFIED
             found.unproven += verdict is LeafVerdict.UNPROVEN
             found.checked = event.position
+            self._step.moved = True
         else:
             found.checked = upto  # also where the last records were evicted
         if corrected:
@@ -210,6 +214,9 @@ class _Checker:
         leaf = hash_leaf(event_entry(text := digest(event.body.encode())))
         if there == leaf:
             return LeafVerdict.VERIFIED
+        if self._searches <= 0:  # other rows are compared first, which may need no search
+            self._step.more = True
+            return None
         found = self._search(node, leaf)
         if found is not None:
             corrected.append(LeafPlace(event.position, found[1], found[0]))
@@ -233,7 +240,7 @@ class _Checker:
         is_known = self._witnessed[name] or origin.node in (*self._scope.pinned, event.path[-1])
         if not is_known or self._now > event.recorded_at + LONGEST or not self._want(event, origin):
             return LeafVerdict.UNPROVEN
-        row.due = self._now + WAIT
+        row.due = self._now + min(max(WAIT, (self._now - event.recorded_at) // 8), LONGEST_WAIT)
         return None
 
     def _want(self, event: _Event, origin: LogOrigin) -> bool:

@@ -58,8 +58,11 @@ async def test_a_hub_is_believed_only_what_the_tree_of_the_node_has(
     record = {"history": {"mode": "record"}}
     await hub.apply(group("hub", port=hub.port, secret=hub.secret, name="edge", **record), *passes_on)
     tree = await signed(a, 1)
-    pinned = {"mode": "verify", "keys": [{"node": "a", "logKey": tree.log_key}]}
-    await c.join(hub, history=pinned)
+    pinned = {"keys": [{"node": "a", "logKey": tree.log_key}]}
+    await c.join(hub, history={"mode": "record"} | pinned)
+    answers = c.running.groups["edge"].history.answers
+    await c.join(hub, history={"mode": "verify"} | pinned)
+    assert c.running.groups["edge"].history.answers is answers, "sealing and offers go on"
     await a.emit("e1", "e2")
     await c.holds("e1", "e2")
     await checked(c, 2)
