@@ -41,7 +41,7 @@ from federation.history.tiles import TILE_WIDTH, multiproof
 
 MOST_SEARCHED: Final = 4096
 """Maximum number of tiles of level 0 that are searched for entries whose index is unknown, the last ones of the tree:
-a million leaves, in a tenth of a second."""
+a million leaves."""
 TILES_AT_ONCE: Final = 64
 """How many of them are in memory at the same time."""
 
@@ -117,20 +117,20 @@ def _read_leaves(
     size = checkpoint.size
     known = dict[int, bytes]()
     for number in sorted({place.at // TILE_WIDTH for place in places if 0 < place.at < size}):
-        known |= _leaves_of(conn, tree, number, 1, size)
+        for _, hashes in read_tiles(conn, tree.id, 0, number, 1):
+            known |= _leaves_of(number, hashes, size)
     wanted = {place.at for place in places}
     found = {index: leaf for index, leaf in known.items() if index in wanted}
     sought = {place.leaf for place in places if place.leaf} - set(found.values())
     return found | _search(conn, tree, sought, size)
 
 
-def _leaves_of(conn: Connection, tree: Tree, first: int, count: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the index and the hash of each stored leaf of some tiles, without leaf 0."""
-    for number, hashes in read_tiles(conn, tree.id, 0, first, count):
-        begin = number * TILE_WIDTH
-        for index in range(max(begin, 1), min(begin + len(hashes) // HASH_SIZE, size)):
-            at = (index - begin) * HASH_SIZE
-            yield index, hashes[at : at + HASH_SIZE]
+def _leaves_of(number: int, hashes: bytes, size: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the index and the hash of each leaf in a tile of level 0, without leaf 0."""
+    begin = number * TILE_WIDTH
+    for index in range(max(begin, 1), min(begin + len(hashes) // HASH_SIZE, size)):
+        at = (index - begin) * HASH_SIZE
+        yield index, hashes[at : at + HASH_SIZE]
 
 
 def _search(conn: Connection, tree: Tree, sought: set[bytes], size: int) -> dict[int, bytes]:
@@ -139,7 +139,11 @@ def _search(conn: Connection, tree: Tree, sought: set[bytes], size: int) -> dict
     lowest = max(end - MOST_SEARCHED, 0)
     while sought and end > lowest:
         first = max(end - TILES_AT_ONCE, lowest)
-        found |= {i: leaf for i, leaf in _leaves_of(conn, tree, first, end - first, size) if leaf in sought}
+        for number, hashes in read_tiles(conn, tree.id, 0, first, end - first):
+            # Most tiles have none of them: that is found out for all hashes of a tile at once.
+            if not sought.isdisjoint([hashes[at : at + HASH_SIZE] for at in range(0, len(hashes), HASH_SIZE)]):
+                leaves = _leaves_of(number, hashes, size)
+                found |= {index: leaf for index, leaf in leaves if leaf in sought}
         sought = sought - set(found.values())
         end = first
     return found

@@ -70,7 +70,10 @@ async def test_any_range_of_the_leaves_is_proven_with_few_hashes(node: ProvingNo
         assert len(answer.proof) <= 16
 
 
-async def test_entries_are_found_by_id_digest_and_index_and_proven_together(node: ProvingNode) -> None:
+async def test_entries_are_found_by_id_digest_and_index_and_proven_together(
+    node: ProvingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_proving, "TILES_AT_ONCE", 1)
     leaves = await node.leaves()
     ninth = (await node.bodies())[8]
     question = ProveQuestion(
