@@ -99,6 +99,14 @@ HISTORY_OPERATIONS: Final[dict[str, Route]] = {
         "Prove an event: a file that a third party checks with public keys",
         "admin.history.event_proofs:prove",
     ),
+    "history.prove_at_peer": Route(
+        "POST",
+        f"{_GROUP}/peers/{{peer}}/prove",
+        ("read",),
+        "Ask a peer to prove an event that came from it",
+        "admin.history.peer_proofs:prove",
+        BodyLimits(1 << 20, values=20_000),
+    ),
 }
 """By the name of the operation; part of `OPERATIONS`."""
 

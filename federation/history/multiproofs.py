@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from federation.errors import MalformedHistory, ProofMismatch
 from federation.history.merkle import HASH_SIZE, hash_node, require_size
-from federation.history.proofs import Subtree, left_size
+from federation.history.proofs import Subtree, inclusion_subtrees, left_size
 
 
 def multiproof_subtrees(indices: Sequence[int], size: int) -> list[Subtree]:
@@ -40,6 +40,21 @@ def _outside(indices: Sequence[int], low: int, high: int, within: Subtree) -> It
         cut = bisect_left(indices, middle, low, high)
         yield from _outside(indices, low, cut, Subtree(within.begin, middle))
         yield from _outside(indices, cut, high, Subtree(middle, within.end))
+
+
+def path_of_one(index: int, size: int, proof: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Return the inclusion path of a leaf from its multiproof: the same hashes, from the leaf upwards.
+
+    Raises MalformedHistory for a proof of another length.
+    """
+    subtrees = multiproof_subtrees([index], size)
+    if len(proof) != len(subtrees):
+        raise MalformedHistory(
+            f"the proof of leaf {index} of a tree of size {size} has {len(subtrees)} hashes, not {len(proof)}",
+            reason="proof_length",
+        )
+    hashes = dict(zip(subtrees, proof, strict=True))
+    return tuple(hashes[subtree] for subtree in inclusion_subtrees(index, size))
 
 
 def root_from_leaves(leaves: Mapping[int, bytes], size: int, proof: Sequence[bytes]) -> bytes:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventd.cli.gateway.completion import complete_event
+from eventd.cli.gateway.completion import complete_event, complete_peer
 from eventd.cli.gateway.lake_choice import lake_storage
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected_without_table, only_calls
@@ -26,6 +26,25 @@ PolicyOption = Annotated[
     ),
 ]
 
+SizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--size",
+        min=1,
+        help="Size of the checkpoint that proves the event (default: of those that cover it, the one with the most"
+        " signatures).",
+    ),
+]
+AskedOption = Annotated[
+    str,
+    typer.Option(
+        "--peer",
+        metavar="NODE",
+        autocompletion=complete_peer,
+        help="Ask this peer, by its node name, to prove an event that came from it or through it.",
+    ),
+]
+
 
 @connected_without_table
 @only_calls
@@ -36,15 +55,7 @@ async def prove(
     ],
     group: GroupOption = "",
     out: OutOption = None,
-    size: Annotated[
-        int | None,
-        typer.Option(
-            "--size",
-            min=1,
-            help="Size of the checkpoint that proves the event (default: of those that cover it, the one with the most"
-            " signatures).",
-        ),
-    ] = None,
+    size: SizeOption = None,
     first: Annotated[
         bool, typer.Option("--first", help="Prove the first record of an event that was refreshed, not the latest.")
     ] = False,
@@ -56,25 +67,29 @@ async def prove(
         typer.Option("--lake", metavar="LAKE", help="Prove it from this lake, a folder or address, without a node."),
     ] = "",
     policy: PolicyOption = None,
+    peer: AskedOption = "",
 ) -> None:
     """Write a file that proves to a third party that this node admitted an event; exits with status 4 if it cannot.
 
     The file can be checked offline with `routerctl prove check` and the public key of the node.
     """
+    if lake and peer:
+        raise typer.BadParameter("--peer asks a node, and --lake none: leave one of them out")
+    if size is not None and (lake or peer):
+        raise typer.BadParameter("--size chooses a checkpoint of this node: leave it out with --lake and --peer")
     if lake:
-        if size is not None:
-            raise typer.BadParameter("--size chooses a checkpoint of a node: leave it out with --lake")
         answer = _prove_from_lake(lake, event_id, group, policy, first=first, with_event=not no_event)
     elif policy is not None:
         raise typer.BadParameter("--policy chooses a checkpoint of a lake: add --lake, or leave it out")
     else:
+        asked: dict[str, Any] = {"peer": peer} if peer else {"size": size}
         answer = await session.call(
-            "history.prove",
+            "history.prove_at_peer" if peer else "history.prove",
             group=await one_group(session, group),
             id=event_id,
             record="first" if first else "latest",
-            size=size,
             digest_only=no_event,
+            **asked,
         )
     text = json.dumps(answer["file"], ensure_ascii=False, indent=2)
     if out is not None:

@@ -8,13 +8,16 @@ from typing import TypeVar
 
 import pytest
 
+from eventd.errors import Invalid
 from eventd.log.history.hints import find_hint
+from eventd.log.history.proving import NotProven
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, find_tree_of, read_checkpoint_of
 from eventd.log.witnesses.findings import read_findings
 from eventd.log.witnesses.offers import WitnessedTree
 from eventd.log.witnesses.witnessed import read_of
 from eventd.store.engine.database import Connection
 from eventd.store.engine.head_file import forget_head
+from eventd.store.engine.statements import execute
 from eventd.testing import until
 from eventd.witnessing.asking import BUSY, HistoryAsker, HistoryUntold
 from eventd.witnessing.node_keys import KEY_FILE
@@ -137,6 +140,29 @@ async def test_a_peer_proves_many_events_at_once_to_the_node_that_got_them(pair:
     with pytest.raises(HistoryUntold) as untold:
         await ask_peer(b, "edge-a", RangeQuestion(tree=tree.origin, first=1, last=4), RangeAnswer)
     assert untold.value.reason == "refused"
+
+
+async def test_a_node_has_its_peer_prove_an_event_that_came_from_it(pair: tuple[Site, Site]) -> None:
+    a, b = pair
+    await a.emit("e1", "e2", "e3")
+    tree, signed = await cosigned(a, 4)
+    await b.holds("e1", "e2", "e3")
+    with pytest.raises(NotProven):
+        await b.ask("history.prove", group="edge", id="e2")
+    answer = await b.ask("history.prove_at_peer", group="edge", peer="a", id="e2")
+    file = json.dumps(answer["file"]).encode()
+    assert plain.open_file(file, tree.log_key, [])[1:3] == (2, signed.size)
+    assert (answer["origin"], answer["leaf"]) == (tree.origin, 2)
+    await b.running.log.database.write(execute, "DELETE FROM leaf_hints")
+    again = await b.ask("history.prove_at_peer", group="edge", peer="a", id="e3", digest_only=True)
+    assert "digest" in again["file"], "it is found by its digest"
+    assert plain.open_file(json.dumps(again["file"]).encode(), tree.log_key, [])[1] == 3
+    await b.emit("own")
+    with pytest.raises(Invalid, match="entered the group at this node"):
+        await b.ask("history.prove_at_peer", group="edge", peer="a", id="own")
+    await a.stop()
+    with pytest.raises(NotProven, match="a did not answer: unreachable"):
+        await b.ask("history.prove_at_peer", group="edge", peer="a", id="e2")
 
 
 async def test_a_node_on_an_older_copy_signs_nothing_in_its_tree_and_states_the_loss(pair: tuple[Site, Site]) -> None:

@@ -21,7 +21,7 @@ from federation.history.exchange import (
     write_hashes,
 )
 from federation.history.merkle import MAX_SIZE, hash_leaf
-from federation.history.multiproofs import multiproof_subtrees, root_from_leaves, verify_leaves
+from federation.history.multiproofs import multiproof_subtrees, path_of_one, root_from_leaves, verify_leaves
 from federation.history.proofs import Subtree
 from federation.history.tiles import TileAddress, TileBuilder, multiproof
 from tests.support import plain_history as plain
@@ -97,6 +97,17 @@ def test_all_leaves_need_no_hash_and_one_leaf_needs_its_path_from_left_to_right(
     assert multiproof(range(MOST), MOST, read) == []
     path = plain.path(3, ENTRIES[:6])
     assert multiproof([3], 6, read) == [path[1], path[0], path[2]]
+
+
+@given(st.integers(1, MOST), st.data())
+@settings(deadline=None)
+def test_the_multiproof_of_one_leaf_is_its_inclusion_path_in_another_order(size: int, data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, size - 1))
+    proof = multiproof([index], size, read)
+    assert list(path_of_one(index, size, proof)) == plain.path(index, ENTRIES[:size])
+    with pytest.raises(MalformedHistory) as refused:
+        path_of_one(index, size, [*proof, bytes(32)])
+    assert refused.value.reason == "proof_length"
 
 
 @given(st.integers(1, MAX_SIZE), st.data())

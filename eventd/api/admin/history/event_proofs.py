@@ -17,8 +17,9 @@ from eventd.log.history.trees import read_checkpoint_of
 from eventd.log.witnesses.cosignatures import count_cosigned
 from eventd.store.engine.database import Connection
 from federation.digest import digest
-from federation.history.checkpoints import read_origin
+from federation.history.checkpoints import read_checkpoint, read_origin
 from federation.history.merkle import MAX_SIZE
+from federation.history.proof_file import ProofFile
 
 
 class OneLeaf(Params):
@@ -77,11 +78,15 @@ async def prove(services: Services, params: ProveEvent) -> dict[str, Any]:
 
 def _prove(conn: Connection, params: ProveEvent) -> dict[str, Any]:
     leaf = _find(conn, params)
-    file = prove_event(conn, leaf, size=params.size, with_event=not params.digest_only)
+    return show_proof(params, prove_event(conn, leaf, size=params.size, with_event=not params.digest_only))
+
+
+def show_proof(params: OneLeaf, file: ProofFile) -> dict[str, Any]:
+    """Return a proof file and the place of its leaf as JSON."""
     return {
         "group": params.group,
         "id": params.id,
-        **show_place(leaf.tree.origin, leaf.index),
+        **show_place(str(read_checkpoint(file.leaf.note.text).origin), file.leaf.index),
         "digest": file.digest.hex(),
         "file": json.loads(file.encode()),
     }
@@ -89,6 +94,11 @@ def _prove(conn: Connection, params: ProveEvent) -> dict[str, Any]:
 
 def _find(conn: Connection, params: OneLeaf) -> EventLeaf:
     """Return the leaf of an event. Raises NotFound if the group does not know the event, and NotProven."""
+    return find_leaf(conn, *find_record(conn, params))
+
+
+def find_record(conn: Connection, params: OneLeaf) -> tuple[int, int]:
+    """Return the topic and the position of a record. Raises NotFound for an unknown event, and NotProven."""
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name)
     for place in read_id_places(conn, params.id, [topic.id]):
@@ -99,7 +109,7 @@ def _find(conn: Connection, params: OneLeaf) -> EventLeaf:
                 "evicted",
                 hint="prove it at a peer that relays it, or from the lake",
             )
-        return find_leaf(conn, topic.id, place.position if first is None else first)
+        return topic.id, place.position if first is None else first
     raise NotFound(
         f"group {group.name} has no event {params.id[:200]}",
         hint="routerctl federation event find ID looks for it in all groups",

@@ -21,8 +21,9 @@ from eventd.store.rows.actions import ActionRow, add_action
 from eventd.store.rows.callback_cursors import callback_name
 from tests.support.acting import OPERATOR, READER, operating
 
-READ_ONLY = {"resources.diff", "dynamic.render", "dynamic.diff", "links.verify", "jobs.plan"}
-"""Operations with POST that change nothing: a body may be larger than a query. `links.verify` compares."""
+READ_ONLY = {"resources.diff", "dynamic.render", "dynamic.diff", "links.verify", "jobs.plan", "history.prove_at_peer"}
+"""Operations with POST that change nothing: a body may be larger than a query. `links.verify` compares, and
+`history.prove_at_peer` asks a peer."""
 NOT_RECORDED = {"events.emit"}
 """Operations whose changes are in the log itself."""
 KEPT_OUT = {"keys", "proof", "token"}

@@ -235,6 +235,14 @@ def test_emit_names_the_leaf_and_waits_for_its_checkpoint(proving: Proving) -> N
     assert "is stored, but: the event has no leaf" in control(*event, "last", "--wait", "sealed", code=4).err
 
 
+def test_a_peer_is_asked_only_for_an_event_that_came_from_another_node(proving: Proving) -> None:
+    control = proving.control
+    for other in (("--lake", "lake"), ("--size", "2")):
+        assert "leave" in control("prove", "e1", "--peer", "cloud", *other, code=2).err
+    assert "entered the group at this node" in control("prove", "e1", "--peer", "cloud", code=1).err
+    assert "no peer" in control("prove", "e1", "--peer", "nobody", code=3).err
+
+
 def test_trees_are_read_from_a_lake_without_their_node(proving: Proving) -> None:
     control, lake = proving.control, Path("lake")
     kept = control("log", "checkpoint").out

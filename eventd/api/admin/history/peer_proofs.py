@@ -1,0 +1,104 @@
+"""Proves an event that came from a peer, by asking a peer that has the leaves of its node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+from pydantic import Field
+
+from eventd.api.admin.history.event_proofs import OneLeaf, find_record, show_proof
+from eventd.api.framework.operations import Services
+from eventd.egress.transport.transport import Transport
+from eventd.errors import Invalid
+from eventd.groups.lookup import find_group, find_peer
+from eventd.log.core.scan import read_at
+from eventd.log.history.hints import find_hint
+from eventd.log.history.proving import NotProven
+from eventd.log.witnesses.witnessed import read_of
+from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.store.engine.database import Connection
+from eventd.witnessing.asked_proofs import AskedProofs, TreeToAsk
+from eventd.witnessing.asking import OLDER, HistoryAsker, HistoryUntold
+from federation.errors import MessageError
+from federation.history.checkpoints import read_origin
+from federation.loops import decode_path
+
+MOST_TREES: Final = 4
+"""How many trees a peer is asked about, those that were opened last."""
+
+
+class ForeignEvent(NamedTuple):
+    """An event that another node admitted, and the trees that may have its leaf, of which this node knows the keys."""
+
+    body: str
+    trees: list[TreeToAsk]
+
+
+class ProveAtPeer(OneLeaf):
+    """An event that came from another node, and the peer to ask."""
+
+    peer: str = Field(description="The peer, by its node name.")
+    digest_only: bool = Field(default=False, description="Leave the event out; the proof names its digest.")
+
+
+async def prove(services: Services, params: ProveAtPeer) -> dict[str, Any]:
+    """Return the proof file of an event, from what a peer answers. Raises NotProven."""
+    group, peer, event = await services.database.read(_find, params)
+    try:
+        async with _asking(services, group) as asker:
+            asked = AskedProofs(asker, group, peer)
+            file = await asked.prove(event.body, event.trees, with_event=not params.digest_only)
+    except HistoryUntold as untold:
+        why = "its program is an older one, or it keeps no history" if untold.reason == OLDER else str(untold)
+        raise _not_proven(f"{peer.node_name} did not answer: {why}") from None
+    except MessageError as error:
+        raise _not_proven(f"the answer of {peer.node_name} proves nothing: {error.message}") from None
+    if file is None:
+        trees = ", ".join(one.origin for one in event.trees)
+        raise _not_proven(f"{peer.node_name} has no leaf of the event in a checkpoint of {trees}")
+    return show_proof(params, file)
+
+
+def _not_proven(message: str) -> NotProven:
+    return NotProven(message, "peer", hint="prove it at the node where it was emitted, or at a node that relays it")
+
+
+def _find(conn: Connection, params: ProveAtPeer) -> tuple[GroupConfig, PeerConfig, ForeignEvent]:
+    group = find_group(conn, params.group)
+    peer = find_peer(group, params.peer)
+    return group, peer, _find_foreign(conn, *find_record(conn, params))
+
+
+def _find_foreign(conn: Connection, topic_id: int, position: int) -> ForeignEvent:
+    """Return the event at a position. Raises Invalid for one of this node, and NotProven."""
+    found = read_at(conn, [position])
+    if not found:
+        raise NotProven(f"the record at position {position} is not stored any more", "evicted")
+    [record] = found
+    nodes = decode_path(record.path)
+    if not nodes:
+        raise Invalid("the event entered the group at this node, which proves it itself: ask no peer")
+    tree, leaf = find_hint(conn, topic_id, position)
+    held = [one for node in nodes for one in read_of(conn, topic_id, node)]
+    if not held:
+        raise NotProven(
+            f"this node has witnessed no tree of {', '.join(nodes)}, through which the event came",
+            "other_node",
+            hint="prove it at the node where it was emitted: the path of the event begins there",
+        )
+    asked = [TreeToAsk(one.origin, one.key, leaf if read_origin(one.origin).tree == tree else 0) for one in held]
+    return ForeignEvent(record.body, sorted(asked, key=lambda one: not one.leaf)[:MOST_TREES])
+
+
+@asynccontextmanager
+async def _asking(services: Services, group: GroupConfig) -> AsyncIterator[HistoryAsker]:
+    """Yield what asks the peers of a group, over separate connections, which are closed afterwards."""
+    ring = await asyncio.to_thread(services.ring, group)
+    transport = Transport(services.clock, services.credentials, threads=services.database.threads)
+    try:
+        yield HistoryAsker(transport, lambda: ring, services.clock, services.log.chance.token, services.peer_rules)
+    finally:
+        await transport.close()
