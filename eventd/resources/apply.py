@@ -40,6 +40,10 @@ class Action(StrEnum):
     DELETED = "deleted"
 
 
+def _selector(peer: EventPeerSpec) -> Selector:
+    return Selector.of(types=peer.types, subject_prefixes=peer.subject_prefixes)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One resource before and after; `before` is None when it is created, `after` when it is deleted.
@@ -73,8 +77,19 @@ class Change:
         before, after = self._specs()
         if not isinstance(before, EventPeerSpec) or not isinstance(after, EventPeerSpec):
             return False
-        old, new = (Selector.of(types=each.types, subject_prefixes=each.subject_prefixes) for each in (before, after))
+        old, new = _selector(before), _selector(after)
         return new.widens(old) or (after.relay and not before.relay)
+
+    def narrows(self) -> list[str]:
+        """Return to which events a peer's filter is limited from now on, if it lets in less; else nothing."""
+        before, after = self._specs()
+        if not isinstance(before, EventPeerSpec) or not isinstance(after, EventPeerSpec):
+            return []
+        found = ["events that entered the log at this node"] if before.relay and not after.relay else []
+        if _selector(before).widens(_selector(after)):
+            found += [f"types {', '.join(after.types)}"] if after.types else []
+            found += [f"subjects that begin with {', '.join(after.subject_prefixes)}"] if after.subject_prefixes else []
+        return found
 
     def _specs(self) -> tuple[Spec | None, Spec | None]:
         """Return the specs of a resource that is configured; None for both if one of them cannot be read."""

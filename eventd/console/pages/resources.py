@@ -102,6 +102,9 @@ def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
         lowered = f"; lower limits ({limits}) will delete older records or events" if limits else ""
         sent = "; its filter lets in more: stored events that it has left out will be sent, too"
         widened = sent if one.get("widens") else ""
+        if left := one.get("narrows"):
+            widened += f"; its filter lets in less: only {' and '.join(map(str, left))} from now on, and other events"
+            widened += " that wait are not sent"
         planned = _PLANNED.get(one["action"], one["action"])
         lines.append(f"{one['kind']} {one['name']} {planned}{lost}{adopted}{lowered}{widened}.")
     if len(changes) > MOST_ROWS:

@@ -119,6 +119,21 @@ def test_a_stored_row_that_cannot_be_read_any_more_is_configured() -> None:
     assert planned(GROUP, [broken]) == ["EventGroup/edge configured"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "limits"),
+    [
+        ("", "types: [dns.*]", ["types dns.*"]),
+        ("types: [a, b]", "types: [a]\nsubjectPrefixes: [x]", ["types a", "subjects that begin with x"]),
+        ("relay: true", "", ["events that entered the log at this node"]),
+        ("types: [a]", "types: [a, b]", []),
+    ],
+)
+def test_a_filter_that_lets_in_less_says_to_what_it_is_limited(before: str, after: str, limits: list[str]) -> None:
+    stored = rows(f"{GROUP}---\n{peer(before)}")
+    (change,) = plan(accepted(peer(after), stored), stored).changes
+    assert change.narrows() == limits
+
+
 def test_the_diff_shows_what_changes_as_yaml() -> None:
     stored = rows(EVERYTHING)
     changed = plan(accepted(f"{group('replayWindow: 10m')}---\n{peer('types: [a, no]')}", stored), stored)

@@ -55,7 +55,8 @@ class ChangeResult(NamedTuple):
         """Return the change of each resource as JSON.
 
         A deleted group shows the number of `events`, a deleted Topic that of `records` deleted with it. A changed one
-        shows the fields of lowered limits (`lowers`), and an EventPeer whose filter lets in more, `widens`.
+        shows the fields of lowered limits (`lowers`), and an EventPeer whose filter lets in more, `widens`, or in
+        less, `narrows`.
         """
         return [
             {
@@ -67,6 +68,7 @@ class ChangeResult(NamedTuple):
                 **({"adopted": True} if change.identity in self.adopted else {}),
                 **({"lowers": lowers} if (lowers := self.lowered.get(change.identity) or change.lowered()) else {}),
                 **({"widens": True} if change.widens() else {}),
+                **({"narrows": limits} if (limits := change.narrows()) else {}),
                 **({"diff": change.diff()} if diffs else {}),
             }
             for change in self.plan.changes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from eventd.console.pages.resources import ask_apply
+from eventd.console.pages.resources import _changed, ask_apply
 from eventd.console.pages.visit import Visit
 
 TOPIC = {"apiVersion": "topic.routerd.net/v1alpha1", "kind": "Topic", "metadata": {"name": "t", "generation": 1}}
@@ -26,3 +26,12 @@ async def test_a_text_of_several_resources_is_refused_before_its_changes_are_pla
     question = await ask_apply(cast(Visit, SimpleNamespace(view=SimpleNamespace(call=call))), params)
     assert "must hold Topic/t of topic.routerd.net/v1alpha1 and nothing else" in question.problem
     assert called == ["resources.get"]
+
+
+def test_a_narrower_filter_is_said_to_end_the_delivery_of_other_events() -> None:
+    change = {"action": "configured", "kind": "EventPeer", "name": "site-c", "narrows": ["types dns.*"]}
+    (line,) = _changed([change])
+    assert line == (
+        "EventPeer site-c will be changed; its filter lets in less: only types dns.* from now on, and other events that"
+        " wait are not sent."
+    )
