@@ -49,16 +49,19 @@ async def ask_drop(visit: Visit, params: dict[str, Any]) -> Question:
     else:
         owner = f"{'a peer' if count == 1 else 'peers'} of group {params.get('group', '')}"
     what = "The event is never delivered." if count == 1 else "The events are never delivered."
-    lines = (
-        f"This drops {_named(params.get('ids', []))} of {owner}. {what}",
-        *await _events_of(visit, params.get("ids", [])),
-    )
+    events = await _events_of(visit, params.get("ids", []))
+    lines = (f"This drops {_named(params.get('ids', []), events)} of {owner}. {what}", *events)
     title = "Drop the dead letter?" if count == 1 else f"Drop {count:,} dead letters?"
     return Question(title, lines, count=count, stated=("group", "callback", *_few("ids", params.get("ids", []))))
 
 
-def _named(ids: list[str]) -> str:
-    """Return a text for dead letters: how many they are, and the ids of the first `_MOST_NAMED`."""
+def _named(ids: list[str], events: list[str]) -> str:
+    """Return a text for dead letters: how many they are, and the numbers of the first `_MOST_NAMED`.
+
+    Other pages do not show the numbers: they are left out if the sentences about the `events` name all dead letters.
+    """
+    if len(events) == len(ids):
+        return counted(len(ids), "dead letter")
     names = ", ".join(ids[:_MOST_NAMED])
     return f"{counted(len(ids), 'dead letter')} ({names}{', …' if len(ids) > _MOST_NAMED else ''})"
 
@@ -95,7 +98,8 @@ def _picked(params: dict[str, Any]) -> list[str]:
 async def ask_retry_chosen(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before the chosen dead letters are sent once more."""
     ids = _picked(params)
-    lines = (f"Sends {_named(ids)} once more. Those that cannot be sent again stay dead letters.",)
+    events = await _events_of(visit, ids)
+    lines = (f"Sends {_named(ids, events)} once more. Those that cannot be sent again stay dead letters.", *events)
     return Question(f"Retry {counted(len(ids), 'dead letter')}?", lines, count=len(ids), stated=_few("pick", ids))
 
 
@@ -103,7 +107,8 @@ async def ask_drop_chosen(visit: Visit, params: dict[str, Any]) -> Question:
     """Ask before the chosen dead letters are dropped."""
     ids = _picked(params)
     what = "it is never delivered" if len(ids) == 1 else "they are never delivered"
-    lines = (f"Drops {_named(ids)}: {what} and cannot be restored.", *await _events_of(visit, ids))
+    events = await _events_of(visit, ids)
+    lines = (f"Drops {_named(ids, events)}: {what} and cannot be restored.", *events)
     return Question(f"Drop {counted(len(ids), 'dead letter')}?", lines, count=len(ids), stated=_few("pick", ids))
 
 
