@@ -1,7 +1,8 @@
 """Test vectors of protocol v2 for a witness: offers of checkpoints that it cosigns, and those that it refuses.
 
 `state.witness` is what the receiver has: the seed of its key, `held` with the last note of a tree of the sender and the
-verifier key of that tree, `leaves`, the entries of its own tree in base64, and `note` its checkpoint.
+verifier key of that tree, `files` with the last note of the sender's files in a lake, if it holds one, `leaves`, the
+entries of its own tree in base64, and `note` its checkpoint.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ TREE = "eventd/edge/a/k3v9x0q2m7p1a8zd"
 NEXT = "eventd/edge/a/b71mvr90kq2xw4ce"
 THIRD = "eventd/edge/a/ce4wx2qk09rvm17b"
 OF_ANOTHER = "eventd/edge/c/k3v9x0q2m7p1a8zd"
+FILES = "eventd-lake/a/8f0c3b7a51d2e694/k3v9x0q2m7p1a8zd"
+FILES_OF_ANOTHER = "eventd-lake/c/8f0c3b7a51d2e694/k3v9x0q2m7p1a8zd"
 OWN = "eventd/edge/b/m7p1a8zdk3v9x0q2"
 LOG_SEED, NEXT_SEED, WITNESS_SEED, THIRD_SEED = (bytes([number]) * 32 for number in (1, 2, 3, 4))
 WITNESS = "eventd/edge/b/witness"
@@ -93,6 +96,7 @@ def cases() -> Iterator[Vector]:
     yield from cosigning()
     yield from bulk_proofs()
     yield from contradictions()
+    yield from files_of_a_lake()
     yield from malformed()
 
 
@@ -179,6 +183,50 @@ def contradictions() -> Iterator[Vector]:
     alien = leaves(opening(OF_ANOTHER), 3)
     about = "The tree of another node"
     yield case("wrong_sender_history", about, offer(alien, origin=OF_ANOTHER), refused(403, "wrong_sender"))
+
+
+def files(lines: list[bytes], origin: str = FILES, seed: bytes = LOG_SEED) -> str:
+    """Return the signed checkpoint of files with these lines."""
+    state = plain.b64(plain.digest(b"the state"))
+    text = f"{origin}\n{len(lines)}\n{plain.b64(plain.root(lines))}\nstate {state}\n"
+    return f"{text}\n{plain.signature_line(text, origin, 1, seed)}"
+
+
+def files_of_a_lake() -> Iterator[Vector]:
+    kept, lines = held(leaves(opening(), 3)), [b"begin events 0", *(b"drop events %d" % number for number in range(8))]
+    small, large = files(lines[:3]), files(lines)
+    other = files([*lines[:2], b"drop events 9", *lines[3:]])
+    proof = [plain.b64(one) for one in plain.proof(3, lines)]
+
+    def asked(note: str, old: int = 0) -> Vector:
+        return {"ask": "witness", "note": note} | ({"old": old, "proof": proof} if old else {})
+
+    def answer(note: str) -> Vector:
+        line = plain.signature_line(note.partition("\n\n")[0] + "\n", WITNESS, 4, WITNESS_SEED, SECONDS)
+        return {"status": 200, "reply": {"cosignature": line}}
+
+    def files_case(name: str, about: str, question: Vector, expect: Vector, note: str = "") -> Vector:
+        made = case(name, about, question, expect, kept)
+        made["state"]["witness"]["files"] = note or None
+        return made
+
+    about = "The files of the node in a lake, with the key of its trees"
+    yield files_case("accept_history_files", about, asked(small), answer(small))
+    yield files_case("accept_history_files_next", "More of them", asked(large, 3), answer(large), small)
+    refusal = refused(409, "conflict")
+    about = "Files of which more is held"
+    yield files_case("conflict_history_files", about, asked(small), refusal | {"note": large}, large)
+    yield files_case("conflict_history_files_unknown", "Nothing is held", asked(large, 3), refusal | {"note": ""})
+    about = "Files that do not begin with those that are held"
+    yield files_case("forked_history_files", about, asked(other, 3), refused(409, "forked") | {"note": small}, small)
+    about = "Files of another node"
+    alien = asked(files(lines, FILES_OF_ANOTHER))
+    yield files_case("wrong_sender_history_files", about, alien, refused(403, "wrong_sender"))
+    about = "Files that another key signed"
+    wrong = asked(files(lines, seed=NEXT_SEED))
+    yield files_case("malformed_history_files_key", about, wrong, refused(400, "malformed", "unsigned"))
+    about = "Files of a node whose key is not known"
+    yield case("malformed_history_files_unknown", about, asked(large), refused(400, "malformed", "no_key"))
 
 
 def malformed() -> Iterator[Vector]:

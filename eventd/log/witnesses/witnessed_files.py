@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
+from eventd.log.history.closed_trees import ClosedTree, count_closed, find_closed, keep_closed
 from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding
 from eventd.log.witnesses.keys import LOG, known_key
 from eventd.log.witnesses.offers import OF_FILES, OfferFrom
-from eventd.log.witnesses.witnessed import Decision
+from eventd.log.witnesses.witnessed import MOST_CLOSED, Decision
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
 from federation.errors import MessageError, OtherCheckpoint, TooManyQueries, TreeForked, UnprovenNote, WrongSender
@@ -89,12 +90,11 @@ def _keep(
         "witnessed_at": now,
     }
     if held is None:
-        if offered.node not in offered.peers:
-            raise TooManyQueries(f"files of {offered.node} are not witnessed: it is not a declared peer")
+        surplus = _make_room(conn, offered, origin)
         kept = bool(insert_row(conn, "witnessed", values, "ON CONFLICT DO NOTHING RETURNING size"))
-        sql = f"SELECT origin FROM witnessed WHERE topic_id = ? AND node = ? AND {OF_FILES} ORDER BY witnessed_at DESC"
-        for (other,) in fetch(conn, sql, (topic, offered.node))[MOST_FILES:]:
-            execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (topic, other))
+        keep_closed(conn, topic, surplus if kept else [])
+        for tree in surplus if kept else ():
+            execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND origin = ?", (topic, tree.origin))
     else:
         names = "log_key", "size", "root", "note", "witnessed_at"
         changed = ", ".join(f"{name} = ?" for name in names)
@@ -102,3 +102,24 @@ def _keep(
         kept = execute(conn, sql, (*(values[name] for name in names), topic, origin, held.size)) > 0
     if not kept:
         raise OtherCheckpoint(f"another offer of {origin} was stored meanwhile", note=held.note if held else "")
+
+
+def _make_room(conn: Connection, offered: OfferFrom, origin: str) -> list[ClosedTree]:
+    """Return the trees of files of a node that are held no longer when it offers another one: it has left them.
+
+    Raises TooManyQueries, and UnprovenNote for one that was left: it could be another one than was cosigned.
+    """
+    topic, node = offered.topic_id, offered.node
+    if node not in offered.peers:
+        raise TooManyQueries(f"files of {node} are not witnessed: it is not a declared peer")
+    end = find_closed(conn, topic, origin)
+    if end is not None:
+        raise UnprovenNote(
+            f"{node} has left {origin}, of which {end.size} lines were cosigned: it is not cosigned again",
+            reason="closed_tree",
+        )
+    sql = "SELECT origin, node, log_key, size, root, opened_at FROM witnessed WHERE topic_id = ? AND node = ?"
+    rows = fetch(conn, f"{sql} AND {OF_FILES} ORDER BY witnessed_at DESC", (topic, node))[MOST_FILES - 1 :]
+    if rows and count_closed(conn, topic, node) >= MOST_CLOSED:
+        raise TooManyQueries(f"{MOST_CLOSED} trees of {node} were witnessed, which is the limit")
+    return [ClosedTree(name, owner, key, size, bytes(root), at) for name, owner, key, size, root, at in rows]

@@ -30,7 +30,15 @@ from federation.compare import (
     show_fingerprint,
     show_sums,
 )
-from federation.errors import BatchConflict, Conflict, MalformedHistory, MessageError, OtherCheckpoint, WrongSender
+from federation.errors import (
+    BatchConflict,
+    Conflict,
+    MalformedHistory,
+    MessageError,
+    OtherCheckpoint,
+    UnprovenNote,
+    WrongSender,
+)
 from federation.event import content_digest
 from federation.history.checkpoints import read_checkpoint
 from federation.history.cosignatures import cosign
@@ -53,6 +61,8 @@ from federation.history.exchange import (
     read_offer,
     write_hashes,
 )
+from federation.history.lake_checkpoints import read_lake_checkpoint
+from federation.history.lake_witnessing import HeldFiles, check_files_offer, is_of_files
 from federation.history.merkle import hash_leaf
 from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, read_note, read_vkey
 from federation.history.tiles import TileBuilder, consistency_proof, inclusion_proof, multiproof
@@ -176,7 +186,10 @@ def _witness(vector: dict[str, Any]) -> dict[str, Any]:
         found = _prove_many(question, state)
     elif isinstance(question, WitnessQuestion):
         offer = read_offer(question)
-        _require_witnessed(offer, held, (who["group"], "a"))
+        if is_of_files(question.note):
+            _require_witnessed_files(offer, held, state.get("files"), "a")
+        else:
+            _require_witnessed(offer, held, (who["group"], "a"))
         found = WitnessAnswer(cosignature=cosign(offer.note.text, signer, vector["nowMicros"] // SECOND).line())
     answer: dict[str, Any] = json.loads(encode_history(found))
     return answer
@@ -216,6 +229,16 @@ def _require_witnessed(offer: Offer, held: dict[str, Any] | None, sender: tuple[
     held_key = KnownKey(known.public, KeySource.SHARED) if known else None
     followed = follow_rotations(read_rotations(offer, stated.origin), held_key)
     take_successor(entry, followed, KeySource.SHARED)
+
+
+def _require_witnessed_files(offer: Offer, held: dict[str, Any] | None, files: str | None, sender: str) -> None:
+    if read_lake_checkpoint(offer.note.text).origin.node != sender:
+        raise WrongSender("the files of another node")
+    if held is None:
+        raise UnprovenNote("no key is known", reason="no_key")
+    last = read_lake_checkpoint(read_note(files.encode()).text) if files else None
+    known = HeldFiles(last.size, last.root, files) if last and files else None
+    check_files_offer(offer, read_vkey(held["vkey"], LOG_KEY).public, known)
 
 
 def _store(

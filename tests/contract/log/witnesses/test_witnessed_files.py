@@ -138,3 +138,4 @@ async def test_the_trees_of_one_node_are_few(witness: FilesWitnessLog, tmp_path:
     for one in trees:
         assert await witness.decide(one.offer()) == ""
     assert [await witness.held(one) > 0 for one in trees] == [False] + [True] * MOST_FILES
+    assert await witness.decide(trees[0].offer()) == "malformed", "it could be another one than was cosigned"
