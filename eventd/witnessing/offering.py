@@ -40,7 +40,7 @@ from eventd.witnessing.group_witness import GroupWitness
 from eventd.witnessing.pulling import TilePulling
 from eventd.witnessing.relayed_trees import RelayedTrees
 from federation.errors import HistoryError, KeyChanged, ProofMismatch
-from federation.history.checkpoints import read_checkpoint
+from federation.history.checkpoints import read_checkpoint, read_origin
 from federation.history.cosignatures import cosignature_times
 from federation.history.exchange import (
     MOST_NOTES,
@@ -230,7 +230,8 @@ class Offering:
     async def _ask_about_trees(self) -> bool:
         """Ask about a tree of another node that the peer relays; return whether there are more."""
         origin = await self._trees.ask_next()
-        if origin is not None and self._witness.config().verifies_history:
+        config = self._witness.config()
+        if origin is not None and (config.verifies_history or config.relays(read_origin(origin).node)):
             self._pulling.want(origin)
         return self._witness.wanted.are_due(self._peer.node_name)
 

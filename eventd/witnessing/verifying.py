@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from eventd.log.witnesses.checking import CheckedStep, CheckScope, check_due, keep_checked
@@ -27,6 +27,8 @@ CHECK_SECONDS: Final = 1.0
 """The pause between two checks, so that one covers many batches."""
 IDLE_SECONDS: Final = 5.0
 """After how long it is looked whether tiles have come for events that wait for them."""
+ASK_SECONDS: Final = 10.0
+"""The shortest time between two questions to a peer about one tree."""
 REST: Final = 19
 """The pause of a check that lags, as a multiple of the processor time that it took: a twentieth of a core."""
 LONGEST_REST: Final = 5.0
@@ -48,6 +50,7 @@ class Verifying:
         self._witness = witness
         self._metrics = metrics
         self._cpu = cpu
+        self._asked: dict[tuple[str, str], float] = {}
 
     async def run(self) -> None:
         """Check what is due, until cancelled."""
@@ -81,12 +84,20 @@ class Verifying:
                 if events:
                     self._metrics.history_verified(group, verdict.value, events)
             self._report(step, counts.findings)
-        for peer, origin in step.wanted:
-            ours.wanted.want(peer, origin)
+        self._ask(step.wanted)
         if not step.more:
             return None
         urgent = step.moved and step.since is not None and now - step.since > MOST_LAG
         return 0.0 if urgent else min(REST * (comparing + storing), LONGEST_REST)
+
+    def _ask(self, wanted: Collection[tuple[str, str]]) -> None:
+        """Have peers asked about trees, each one now and then: an event a second must not cost a question a second."""
+        now = self._witness.log.clock.monotonic()
+        self._asked = {tree: at for tree, at in self._asked.items() if now - at < ASK_SECONDS}
+        for tree in wanted:
+            if tree not in self._asked:
+                self._asked[tree] = now
+                self._witness.wanted.want(*tree)
 
     def _scope(self) -> CheckScope:
         config = self._witness.config()

@@ -84,9 +84,9 @@ def _read_callbacks(conn: Connection, group: str, now: int) -> list[Check]:
     return [*check_callbacks(read_callback_statuses(conn, chosen, now), losses, now)]
 
 
-def _check_histories(conn: Connection, configs: Sequence[GroupConfig], now: int) -> list[Check]:
+def _check_histories(conn: Connection, configs: Sequence[GroupConfig], now: int, *, running: bool) -> list[Check]:
     found = (read_witness_state(conn, config, now) for config in configs)
-    return [check for state in found if state is not None for check in check_witnesses(state)]
+    return [check for state in found if state is not None for check in check_witnesses(state, running=running)]
 
 
 async def _check_trees(services: Services, configs: Sequence[GroupConfig], now: int) -> list[Check]:
@@ -112,7 +112,7 @@ async def _look(services: Services, params: ExamineParams) -> tuple[dict[str, An
     checks += check_local_socket(services.local_socket())
     checks += [] if params.group else check_tracing()
     checks += await services.database.read(_read_callbacks, params.group, now)
-    checks += await services.database.read(_check_histories, configs, now)
+    checks += await services.database.read(_check_histories, configs, now, running=services.settings is not None)
     checks += await _check_trees(services, configs, now)
     if not params.group:
         if services.settings is not None and services.settings.routemaster_listen is not None:

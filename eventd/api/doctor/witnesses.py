@@ -72,8 +72,8 @@ def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> Witnes
     )
 
 
-def check_witnesses(state: WitnessState) -> Iterator[Check]:
-    """Yield the checks of a group's witnesses that have something to say."""
+def check_witnesses(state: WitnessState, *, running: bool = True) -> Iterator[Check]:
+    """Yield the checks of a group's witnesses that have something to say. Only a `running` node can be late."""
     for witness in state.witnesses:
         yield from _check_witness(state, witness)
     for key in state.keys:
@@ -90,7 +90,7 @@ def check_witnesses(state: WitnessState) -> Iterator[Check]:
                 peer=key.node,
             )
     yield from _check_findings(state)
-    yield from _check_verifying(state)
+    yield from _check_verifying(state, running=running)
     yield from _note_weak(state)
 
 
@@ -129,7 +129,7 @@ def _check_witness(state: WitnessState, witness: Witness) -> Iterator[Check]:
         )
 
 
-def _check_verifying(state: WitnessState) -> Iterator[Check]:
+def _check_verifying(state: WitnessState, *, running: bool) -> Iterator[Check]:
     """Yield what keeps mode `verify` from proving anything, or from doing it in time."""
     if state.overdue is None:
         return
@@ -138,7 +138,7 @@ def _check_verifying(state: WitnessState) -> Iterator[Check]:
         detail = "events are checked, but no logKey of another node is pinned: what comes over a relay stays unproven"
         remedy = "pin the keys in spec.history.keys of the EventGroup; at the node, `routerctl log keys` prints its key"
         yield Check(name, CheckStatus.WARN, "history-verify-unpinned", detail, remedy, group=state.group)
-    if state.overdue > CHECKED_WITHIN:
+    if running and state.overdue > CHECKED_WITHIN:
         detail = f"events have waited for {format_duration(state.overdue // SECOND * SECOND)} for their check"
         remedy = "see if the node runs and how busy it is, and its log"
         yield Check(name, CheckStatus.WARN, "history-check-behind", detail, remedy, group=state.group)

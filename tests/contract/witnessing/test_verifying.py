@@ -77,11 +77,18 @@ async def test_verdicts_are_counted_and_refutations_reported(node: Node, clock: 
     assert node.reported == ["refuted"]
 
 
-async def test_a_tree_that_is_missing_is_asked_for_and_its_peer_woken(node: Node) -> None:
+async def test_a_tree_that_is_missing_is_asked_for_and_its_peer_woken(node: Node, clock: ManualClock) -> None:
     await node.get("e1", leaf=1)
     assert await node.verifying.check() is None
     assert node.woken == ["hub"]
     assert node.witness.wanted.take("hub") == f"eventd/g/a/{TREE}"
+    await node.get("e2", leaf=2)
+    clock.advance(9)
+    await node.verifying.check()
+    assert node.woken == ["hub"], "not for each event"
+    clock.advance(1)
+    await node.verifying.check()
+    assert node.woken == ["hub", "hub"]
 
 
 async def test_a_check_that_lags_takes_a_twentieth_of_a_core_until_it_lags_by_a_minute(

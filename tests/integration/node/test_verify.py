@@ -50,6 +50,7 @@ async def test_a_hub_is_believed_only_what_the_tree_of_the_node_has(
     monkeypatch.setattr(checking, "GRACE", 0)
     monkeypatch.setattr(checking, "WAIT", 100_000)
     monkeypatch.setattr(verifying, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(verifying, "ASK_SECONDS", 0.2)
     a, hub, c = sites("a", "hub", "c")
     for site in (a, hub, c):
         await site.start()

@@ -13,7 +13,9 @@ from eventd.api.doctor.trees import (
     check_trees,
     read_group_trees,
 )
+from eventd.api.doctor.witnesses import CHECKED_WITHIN, check_witnesses, read_witness_state
 from eventd.log.core.eventlog import EventLog
+from eventd.log.history.hints import keep_hints
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import decide
 from eventd.resources.configuration import GroupConfig, group_of
@@ -102,3 +104,19 @@ async def test_the_file_of_the_keys_must_be_there_and_private(log: EventLog, tmp
     (tmp_path / "history.key").chmod(0o640)
     [check] = check_key_file(tmp_path)
     assert (check.code, check.remedy) == ("history-key-open", f"chmod 600 {tmp_path / 'history.key'}")
+
+
+async def test_mode_verify_without_pins_and_with_late_checks_is_reported(log: EventLog) -> None:
+    topic, _ = await start(log)
+    late = NOW + CHECKED_WITHIN + 1
+    await log.database.write(keep_hints, topic, [], [1], [1], NOW)
+
+    async def report(declared: GroupConfig) -> list[str]:
+        state = await log.database.read(read_witness_state, declared, late)
+        assert state is not None
+        return [check.code for check in check_witnesses(state)]
+
+    verify = config("verify")
+    assert await report(verify) == ["history-verify-unpinned", "history-check-behind"]
+    assert await report(replace(verify, history_pins={("b", "log"): b"1" * 32})) == ["history-check-behind"]
+    assert await report(config()) == []

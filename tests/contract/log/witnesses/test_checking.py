@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.freed_ids import free_id
 from eventd.log.core.scan import scan
 from eventd.log.history.hints import find_hint, keep_hints, read_hints
 from eventd.log.history.pruning import SurplusTiles, delete_tiles
@@ -29,7 +30,7 @@ from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding,
 from eventd.log.witnesses.witnessed import OfferFrom, decide
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
-from eventd.testing import NOW
+from eventd.testing import NOW, draft
 from federation.history.exchange import TilesAnswer
 from federation.history.leaf_hints import LeafPlace
 from federation.history.witnessing import KeySource
@@ -177,6 +178,23 @@ async def test_events_that_a_hub_reorders_are_found_where_they_are(checked: Chec
     bodies = await checked.get("e1", "e2", "e3", leaf=1)
     await checked.pull(GrowingTree().grow(*reversed(bodies)))
     assert await checked.check(LATER) == (3, 0, 0)
+
+
+async def test_an_event_that_a_hub_changes_is_refuted(checked: Checked) -> None:
+    [true] = await checked.get("e1", leaf=1, path="a,other")
+    await checked.log.database.write(execute, "DELETE FROM leaf_hints")
+    await checked.log.database.write(free_id, checked.topic, "e1", 1)
+    await checked.log.append(checked.topic, [draft("e1", subject="changed", path="a,hub")])
+    await checked.log.database.write(keep_hints, checked.topic, [LeafPlace(2, 1, TREE)], [2], [2], NOW)
+    await checked.pull(GrowingTree().grow(true))
+    assert await checked.check(LATER) == (0, 1, 0)
+
+
+async def test_what_a_hub_leaves_out_refutes_nothing(checked: Checked) -> None:
+    [first] = await checked.get("e1", leaf=1)
+    [third] = await checked.get("e3", leaf=3)
+    await checked.pull(GrowingTree().grow(first, "left out", third))
+    assert await checked.check(LATER) == (2, 0, 0)
 
 
 async def test_events_without_a_hint_are_unproven_and_leave_no_row(checked: Checked) -> None:

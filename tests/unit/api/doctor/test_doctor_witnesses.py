@@ -76,6 +76,7 @@ def test_a_refuted_event_fails_and_names_the_node_that_brought_it() -> None:
 def test_checks_that_are_late_or_have_no_declared_key_are_named() -> None:
     assert said(replace(FINE, overdue=CHECKED_WITHIN)) == []
     assert said(replace(FINE, overdue=CHECKED_WITHIN + 1)) == [("history-check-behind", "warn", "")]
+    assert list(check_witnesses(replace(FINE, overdue=CHECKED_WITHIN + 1), running=False)) == []
     assert said(replace(FINE, overdue=0, pins=False)) == [("history-verify-unpinned", "warn", "")]
     assert said(replace(FINE, pins=False)) == [], "a node that only records needs no pins"
 
