@@ -57,10 +57,11 @@ def test_a_page_says_that_its_node_died_and_shows_right_figures_within_five_seco
     follow(visitor, node)
     node.kill9()
     visitor.page.get_by_text(re.compile("not live since")).wait_for()
+    visitor.page.locator("body.outdated").wait_for()
     node.start()
     node.emit("e2", "e3", "e4")
     show_events(visitor, 4, seconds=5)
-    visitor.page.locator("#live.on").wait_for()
+    visitor.page.locator("body:not(.outdated) #live.on").wait_for()
 
 
 def test_eight_tabs_of_one_browser_all_open_and_three_of_them_stream(visitor: Visitor, node: ConsoleNode) -> None:

@@ -26,6 +26,8 @@ const clock = (time) => time.toISOString().slice(11, 19) + " UTC";
 
 function say(text, kind) {
   STATUS.className = `live ${kind}`;
+  // what the page shows was so: no state of it is green or red any more
+  document.body.classList.toggle("outdated", kind === "off");
   if (STATUS.textContent !== text) STATUS.textContent = text;
 }
 
