@@ -32,6 +32,7 @@ from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
+from eventd.runtime.clock import SECOND
 from eventd.text.plural import counted
 from federation.errors import HistoryError
 from federation.event import format_time
@@ -41,6 +42,8 @@ from federation.history.merkle import CompactRange, hash_leaf
 from federation.history.notes import NoteKey
 
 _RESTORE: Final = "restore the file from a copy of the lake, and find out who writes to it"
+_REPLACED_WITHIN: Final = 3600 * SECOND
+"""How long after the change of a key (microseconds) a state may still be signed with the old one."""
 _NOT_SIGNED: Final = "not signed"
 """The kind of a limitation about files that their node has not signed."""
 
@@ -68,11 +71,13 @@ class FileKeys(NamedTuple):
     """What is known of the keys of nodes. `policy`: the keys that the auditor knows; None without a policy.
 
     `named`: by node, the public keys of its trees that the policy has, or whose succession a known key has signed.
-    `keepers`: the nodes that sign trees of groups: these have a key.
+    `replaced`: by node, the keys that have signed their succession, and when (microseconds): they are good for nothing
+    later. `keepers`: the nodes that sign trees of groups: these have a key.
     """
 
     policy: Sequence[NoteKey] | None = None
     named: Mapping[str, Collection[bytes]] = MappingProxyType({})
+    replaced: Mapping[str, Mapping[bytes, int]] = MappingProxyType({})
     keepers: Collection[str] = ()
 
 
@@ -241,6 +246,12 @@ def _fault_of_state(storage: Storage, survey: Survey, state: NodeState, signed: 
     return ""
 
 
+def _is_replaced(state: NodeState, key: NoteKey, keys: FileKeys) -> bool:
+    """Return whether a state is signed with a key that its node had replaced before, by more than a few reports."""
+    at = keys.replaced.get(state.node, {}).get(key.public)
+    return at is not None and state.as_of > at + _REPLACED_WITHIN
+
+
 def _judge_key(state: NodeState, path: str, key: NoteKey, keys: FileKeys, made: FileTreeFindings) -> None:
     """Compare the key of a state with those that the policy has for its node, and with their signed successors."""
     if keys.policy is None:
@@ -250,10 +261,10 @@ def _judge_key(state: NodeState, path: str, key: NoteKey, keys: FileKeys, made: 
         message = f"the policy has no key of {state.node}: anyone may have signed what it wrote to the lake"
         hint = "get the key with `routerctl log keys` on the node, over a way that you trust"
         made.doubt(state.node, "unproven", path, message, hint)
-    elif key.public not in known.union(keys.named.get(state.node, ())):
+    elif key.public not in known.union(keys.named.get(state.node, ())) or _is_replaced(state, key, keys):
         message = (
             f"its state is signed with an unverified key: neither is it the key that the policy has for {state.node},"
-            " nor has that key signed a change to it"
+            " nor has that key signed a change to it; or it is one that a signed change has replaced"
         )
         hint = f"ask the operators of {state.node} whether its key was lost; {_RESTORE}"
         made.doubt(state.node, "unproven", path, message, hint)

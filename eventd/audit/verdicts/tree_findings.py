@@ -110,10 +110,15 @@ class Trees:
     def file_keys(self) -> FileKeys:
         """Return what the trees, and the policy, show of the keys with which nodes sign their files."""
         named: defaultdict[str, set[bytes]] = defaultdict(set)
+        replaced: defaultdict[str, dict[bytes, int]] = defaultdict(dict)
         for (node, _), tree in self.evidence.items():
             if tree.key is not None and self.is_pinned(tree):
                 named[node].add(tree.key.public)
-        return FileKeys(self.keys, named, {node for (node, _), tree in self.evidence.items() if tree.shipped})
+            if (found := self._replaced(tree)) is not None:
+                old, at = found
+                replaced[node][old] = max(at, replaced[node].get(old, 0))
+        keepers = {node for (node, _), tree in self.evidence.items() if tree.shipped}
+        return FileKeys(self.keys, named, replaced, keepers)
 
     @cached_property
     def moves(self) -> Mapping[str, Sequence[tuple[int, TreeMove]]]:
@@ -153,6 +158,15 @@ class Trees:
                 return None
             tree = succession.tree
         return None
+
+    def _replaced(self, tree: TreeEvidence) -> tuple[bytes, int] | None:
+        """Return the key of the tree before a tree, which signed the change to another one, and the time of that."""
+        before = self.before(tree)
+        old = None if before is None else before.tree.key
+        if tree.entry is None or old is None or not _is_signed_by(tree, old):
+            return None
+        opening = tree.entry.opening
+        return None if old.public == opening.key.public else (old.public, opening.time)
 
     def moves_in(self, segment: Segment) -> tuple[TreeMove, ...]:
         """Return the moves of leaves that a segment of `events` may have."""

@@ -12,7 +12,7 @@ import msgspec
 
 from eventd.egress.lake.protocol import SignedFiles, cursor_name
 from eventd.lake.schema import Ledger
-from eventd.log.cursors.cursors import Cursor, change_cursor_selection, read_cursor
+from eventd.log.cursors.cursors import Cursor, change_cursor_selection, read_cursors
 from eventd.store.engine.database import Connection
 
 _FILES: Final = "files"
@@ -27,7 +27,10 @@ def signed_files(nodes: Collection[str], cursors: Mapping[str, Cursor], lake: st
 def _read(selection: Mapping[str, Any], lake: str) -> SignedFiles | None:
     if selection.get("lake") != lake or _FILES not in selection:
         return None
-    return msgspec.convert(selection[_FILES], SignedFiles)
+    try:
+        return msgspec.convert(selection[_FILES], SignedFiles)
+    except msgspec.ValidationError:  # of another version
+        return None
 
 
 def keep_signed_files(conn: Connection, files: Sequence[SignedFiles]) -> list[SignedFiles]:
@@ -37,7 +40,10 @@ def keep_signed_files(conn: Connection, files: Sequence[SignedFiles]) -> list[Si
 
 def _keep(conn: Connection, files: Sequence[SignedFiles]) -> Iterator[SignedFiles]:
     for one in files:
-        cursor = read_cursor(conn, cursor_name(one.node, Ledger.EVENTS))
+        found = read_cursors(conn, name=cursor_name(one.node, Ledger.EVENTS))
+        if not found:  # the node has left all groups meanwhile
+            continue
+        cursor = found[0]
         before = _read(cursor.selection, cursor.selection.get("lake", ""))
         if before != one:
             change_cursor_selection(conn, cursor.name, {**cursor.selection, _FILES: msgspec.to_builtins(one)})

@@ -314,6 +314,22 @@ async def test_a_key_whose_change_the_known_key_signed_is_known(lake: LakeFiles,
         assert (report.nodes[0].signed_at is None) is bool(lost)
 
 
+async def test_a_replaced_key_signs_no_later_state(lake: LakeFiles, migrated_sqlite_url: str) -> None:
+    folder = lake.root.parent / "keys"
+    old = Path(shutil.copytree(folder, lake.root.parent / "old"))
+    first = load_history_keys(folder, SYSTEM).log
+    await grow(migrated_sqlite_url, "e2", TreeOwner("g", "a", first))
+    rotate_log_key(folder, SYSTEM, lost=False)
+    keys = load_history_keys(folder, SYSTEM)
+    await grow(migrated_sqlite_url, "e3", TreeOwner("g", "a", keys.log, keys.retired))
+    ship(migrated_sqlite_url, lake.root, now=LATER, keys=folder)
+    policy = (NoteSigner("eventd/g/a/any", LOG_KEY, first).key,)
+    for hours, doubts in ((0, 0), (2, 1)):
+        ship(migrated_sqlite_url, lake.root, now=LATER + hours * 3600 * SECOND, keys=old)
+        told = [one for one in unsigned(audit(lake, policy=policy)) if "unverified key" in one]
+        assert len(told) == doubts
+
+
 async def grow(url: str, id: str, owner: TreeOwner) -> None:
     """Open the tree of the group where that is due, add an event, and sign a checkpoint."""
     log = await EventLog.open(Database(url), ManualClock(NOON))
