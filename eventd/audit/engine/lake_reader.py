@@ -34,9 +34,9 @@ from eventd.audit.spark.session import cores_of
 from eventd.audit.verdicts import reconcile, row_comparison
 from eventd.audit.verdicts.leaf_verdicts import plan_leaf_tasks, task_basis, task_name
 from eventd.audit.verdicts.ledger_rows import LedgerRows
+from eventd.audit.verdicts.node_trees import Trees
 from eventd.audit.verdicts.pair_figures import RowComparison
 from eventd.audit.verdicts.renamed_events import join_renamed
-from eventd.audit.verdicts.tree_findings import Trees
 from eventd.lake.reader import Survey, read_segment
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment

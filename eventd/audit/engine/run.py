@@ -64,6 +64,7 @@ from eventd.audit.verdicts.erasures import find_erasures
 from eventd.audit.verdicts.hidden_events import count_damaged
 from eventd.audit.verdicts.leaf_verdicts import judge_leaves
 from eventd.audit.verdicts.ledger_rows import DeclaredLosses
+from eventd.audit.verdicts.node_trees import Trees
 from eventd.audit.verdicts.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.verdicts.receipt_verdicts import receipt_discrepancies
 from eventd.audit.verdicts.reconcile import add_pairs
@@ -71,7 +72,7 @@ from eventd.audit.verdicts.refused_events import unanswered_events, with_slots
 from eventd.audit.verdicts.row_comparison import group_uneven
 from eventd.audit.verdicts.selection_verdicts import selection_discrepancies
 from eventd.audit.verdicts.squatted_ids import find_squatted
-from eventd.audit.verdicts.tree_findings import Trees, judge_trees
+from eventd.audit.verdicts.tree_findings import judge_trees
 from eventd.audit.verdicts.unclaimed_batches import unclaimed_discrepancies
 from eventd.errors import EventdError
 from eventd.lake.reader import Survey, survey

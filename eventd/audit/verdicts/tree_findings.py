@@ -1,205 +1,32 @@
-"""The trees of all nodes: what their leaves are computed with, and the findings and reports that follow from them."""
+"""The findings and reports that follow from the trees of all nodes."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from eventd.audit.coverage.coverage import Coverage
-from eventd.audit.coverage.file_trees import FileKeys
 from eventd.audit.report.figures import nearest_time
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Limitation, TreeReport
-from eventd.audit.segments.ledger_summaries import LedgerSummary
-from eventd.audit.segments.plan import NodeEpoch, owner_of, states_by_node
-from eventd.audit.segments.tree_leaves import TreeLeaves, TreeMove
+from eventd.audit.segments.plan import states_by_node
+from eventd.audit.segments.tree_leaves import TreeLeaves
 from eventd.audit.segments.tree_rows import TreeCheckpoint
+from eventd.audit.verdicts.node_trees import TreeKey, Trees
 from eventd.audit.verdicts.tree_checks import LeafHole, LeafSpan, TreeEvidence, TreeResult, check_tree, is_signed
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
-from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
 from eventd.text.plural import counted
-from federation.errors import HistoryError
-from federation.history.checkpoints import LogOrigin
-from federation.history.entries import PreviousTree
-from federation.history.notes import LOG_KEY, NoteKey
 
 SEALED_WITHIN: Final = 60 * SECOND
 """An event without a checkpoint after this time (microseconds) is a finding."""
 SHIPPED_WITHIN: Final = 600 * SECOND
 """A node that ships ledgers up to a time has shipped the checkpoints that others saw so long (microseconds) before."""
 _COMPARE: Final = "compare the lake with its backup and with the database of the node"
-
-TreeKey = tuple[str, str]
-"""A node and the id of one of its trees."""
-
-
-class _Cut(NamedTuple):
-    """A checkpoint by the position, in the log of its owner, of the last record that it covers."""
-
-    position: int
-    tree: str
-    size: int
-
-
-class Succession(NamedTuple):
-    """The tree before a tree, and what the opening of the later one says of it.
-
-    `position`: the first one with a leaf in the later tree.
-    """
-
-    tree: TreeEvidence
-    named: PreviousTree
-    position: int
-
-
-@dataclass
-class Trees:
-    """The trees that the ledgers `history` name. `keys`: those of the auditor's policy; None without one."""
-
-    evidence: dict[TreeKey, TreeEvidence] = field(default_factory=dict)
-    keys: Sequence[NoteKey] | None = None
-    _cuts: dict[NodeEpoch, list[_Cut]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, summaries: Mapping[NodeEpoch, Sequence[LedgerSummary]], keys: Sequence[NoteKey] | None = None) -> Trees:
-        """Return the trees in the summaries of the small ledgers."""
-        made = cls(keys=keys)
-        for owner, each in summaries.items():
-            cuts = made._cuts.setdefault(owner, [])
-            for rows in (summary.trees for summary in each if summary.trees is not None):
-                for tree, group in rows.groups.items():
-                    made.evidence.setdefault((owner.node, tree), TreeEvidence(LogOrigin(group, owner.node, tree)))
-                for opening in rows.openings:
-                    made.evidence[owner.node, opening.tree].opening = opening
-                for one in rows.checkpoints:
-                    made.evidence[owner.node, one.tree].checkpoints.append(one)
-                    cuts.append(_Cut(one.position, one.tree, one.size))
-                for hashes in rows.hashes:
-                    known = made.evidence[owner.node, hashes.tree].levels[hashes.level]
-                    known.update(enumerate(hashes.hashes, hashes.first))
-            cuts.sort()
-        for one in (one for each in summaries.values() for summary in each for one in _witnessed(summary)):
-            if (evidence := made.evidence.get((one.node, one.tree))) is not None:
-                evidence.checkpoints.append(one)
-        for one_tree in made.evidence.values():
-            one_tree.known = [*made._keys_of(one_tree)]
-            one_tree.drop_unsigned()
-        return made
-
-    def _keys_of(self, tree: TreeEvidence) -> Iterator[NoteKey]:
-        """Yield the keys that may have signed a tree: that of the policy for it, or else that which its opening names.
-
-        Without either, those that the policy has for other trees of its node and group.
-        """
-        named = [key for key in self.keys or () if key.name == str(tree.origin)]
-        yield from named
-        if tree.key is not None and not named:
-            yield tree.key
-        elif not named:
-            owner = f"eventd/{tree.origin.group}/{tree.origin.node}/"
-            public = {key.public for key in self.keys or () if key.name.startswith(owner)}
-            yield from (NoteKey(str(tree.origin), LOG_KEY, one) for one in sorted(public))
-
-    def file_keys(self) -> FileKeys:
-        """Return what the trees, and the policy, show of the keys with which nodes sign their files."""
-        named: defaultdict[str, set[bytes]] = defaultdict(set)
-        replaced: defaultdict[str, dict[bytes, int]] = defaultdict(dict)
-        for (node, _), tree in self.evidence.items():
-            if tree.key is not None and self.is_pinned(tree):
-                named[node].add(tree.key.public)
-            if (found := self._replaced(tree)) is not None:
-                old, at = found
-                replaced[node][old] = max(at, replaced[node].get(old, 0))
-        keepers = {node for (node, _), tree in self.evidence.items() if tree.shipped}
-        return FileKeys(self.keys, named, replaced, keepers)
-
-    @cached_property
-    def moves(self) -> Mapping[str, Sequence[tuple[int, TreeMove]]]:
-        """Return by node which leaves without a checkpoint another tree took over, each with its first position."""
-        found: defaultdict[str, list[tuple[int, TreeMove]]] = defaultdict(list)
-        for (node, name), tree in sorted(self.evidence.items()):
-            succession = self.before(tree)
-            # A larger size was signed by a database that was then taken back: its leaves remain what they are.
-            if succession is not None and succession.tree.last_signed == succession.named.size:
-                move = TreeMove(succession.tree.origin.tree, succession.named.size, name)
-                found[node].append((succession.position, move))
-        return found
-
-    def before(self, tree: TreeEvidence) -> Succession | None:
-        """Return the tree before a tree, if the lake has it."""
-        opening = None if tree.entry is None else tree.entry.opening
-        if opening is None or opening.previous is None:
-            return None
-        previous = self.evidence.get((tree.origin.node, opening.previous.origin.tree))
-        return None if previous is None else Succession(previous, opening.previous, opening.position)
-
-    def is_pinned(self, tree: TreeEvidence) -> bool | None:
-        """Return whether the policy knows the key of a tree, by its name, its node, or trees before it.
-
-        None if the policy, or the lake, does not say; False if the policy has another key for the tree.
-        """
-        seen: set[str] = set()
-        while self.keys is not None and tree.key is not None and tree.origin.tree not in seen:
-            seen.add(tree.origin.tree)
-            named = {key.public for key in self.keys if key.name == str(tree.origin)}
-            owner = f"eventd/{tree.origin.group}/{tree.origin.node}/"
-            known = named or {key.public for key in self.keys if key.name.startswith(owner)}
-            if named or tree.key.public in known:
-                return tree.key.public in known
-            succession = self.before(tree)
-            if succession is None or not _is_signed_by(tree, succession.tree.key):
-                return None
-            tree = succession.tree
-        return None
-
-    def _replaced(self, tree: TreeEvidence) -> tuple[bytes, int] | None:
-        """Return the key of the tree before a tree, which signed the change to another one, and the time of that."""
-        before = self.before(tree)
-        old = None if before is None else before.tree.key
-        if tree.entry is None or old is None or not _is_signed_by(tree, old):
-            return None
-        opening = tree.entry.opening
-        return None if old.public == opening.key.public else (old.public, opening.time)
-
-    def moves_in(self, segment: Segment) -> tuple[TreeMove, ...]:
-        """Return the moves of leaves that a segment of `events` may have."""
-        moves = self.moves.get(segment.manifest.node, ())
-        return tuple(move for position, move in moves if position <= segment.upto)
-
-    def cuts_in(self, segment: Segment) -> tuple[tuple[str, int], ...]:
-        """Return the trees and sizes of the checkpoints whose last record is in a segment of `events`."""
-        cuts = self._cuts.get(owner_of(segment), ())
-        first = bisect_right(cuts, segment.after, key=lambda one: one.position)
-        last = bisect_right(cuts, segment.upto, key=lambda one: one.position)
-        return tuple((one.tree, one.size) for one in cuts[first:last])
-
-    def cuts_of(self, node: str, leaves: TreeLeaves) -> set[tuple[str, int]]:
-        """Return the trees and sizes of the checkpoints that end in these leaves, whatever position they name."""
-        found: set[tuple[str, int]] = set()
-        for run in leaves.runs:
-            sizes = self._sizes.get((node, run.tree), ())
-            within = sizes[bisect_right(sizes, run.first) : bisect_right(sizes, run.end)]
-            found |= {(run.tree, size) for size in within}
-        return found
-
-    @cached_property
-    def _sizes(self) -> Mapping[TreeKey, list[int]]:
-        return {key: sorted({one.size for one in tree.checkpoints}) for key, tree in self.evidence.items()}
-
-    def keeps(self, node: str) -> bool:
-        """Return whether a node has trees."""
-        return node in self._nodes
-
-    @cached_property
-    def _nodes(self) -> frozenset[str]:
-        return frozenset(node for node, _ in self.evidence)
 
 
 @dataclass
@@ -346,18 +173,6 @@ def _claims(claims: Iterable[TreeCheckpoint]) -> Iterator[Limitation]:
         )
         hint = f"compare with the database of {witness}; `routerctl log keys` on {first.node} prints its key"
         yield Limitation(kind="unproven", where=witness, message=message, hint=hint)
-
-
-def _witnessed(summary: LedgerSummary) -> Sequence[TreeCheckpoint]:
-    return () if summary.trees is None else summary.trees.witnessed
-
-
-def _is_signed_by(tree: TreeEvidence, key: NoteKey | None) -> bool:
-    """Return whether the key of the tree before it also signed the opening of a tree."""
-    try:
-        return tree.entry is not None and key is not None and tree.entry.is_signed_by(key)
-    except HistoryError:
-        return False
 
 
 def _report(tree: TreeEvidence, result: TreeResult, pinned: bool | None) -> TreeReport:
