@@ -55,6 +55,11 @@ _FILE_TREE: Final = {
         _OF_FILES + "what_another_program_writes_is_not_what_the_node_signed",
     ),
     "hashes": unchecked("nothing: the node alone uses them, and compares them with the root that it signed"),
+    "cosigned": found(
+        "lake_rewritten",
+        "the lines of the tree, if the node signed it; without its signature it proves nothing",
+        _OF_FILES + "what_another_program_writes_is_not_what_the_node_signed",
+    ),
 }
 _GROUP: Final = {
     "group": found("erased", "the rows of the group in events"),
