@@ -67,14 +67,14 @@ class Change:
 
     def lowered(self) -> list[str]:
         """Return the fields of a group's retention by which it evicts events that it kept before."""
-        before, after = self._specs()
+        before, after = self.specs()
         if not isinstance(before, EventGroupSpec) or not isinstance(after, EventGroupSpec):
             return []
         return [f"retention.{name}" for name in before.retention.lowered_in(after.retention)]
 
     def widens(self) -> bool:
         """Return whether a peer gets events that its filter has left out, also those that are stored already."""
-        before, after = self._specs()
+        before, after = self.specs()
         if not isinstance(before, EventPeerSpec) or not isinstance(after, EventPeerSpec):
             return False
         old, new = _selector(before), _selector(after)
@@ -82,7 +82,7 @@ class Change:
 
     def narrows(self) -> list[str]:
         """Return to which events a peer's filter is limited from now on, if it lets in less; else nothing."""
-        before, after = self._specs()
+        before, after = self.specs()
         if not isinstance(before, EventPeerSpec) or not isinstance(after, EventPeerSpec):
             return []
         found = ["events that entered the log at this node"] if before.relay and not after.relay else []
@@ -91,7 +91,7 @@ class Change:
             found += [f"subjects that begin with {', '.join(after.subject_prefixes)}"] if after.subject_prefixes else []
         return found
 
-    def _specs(self) -> tuple[Spec | None, Spec | None]:
+    def specs(self) -> tuple[Spec | None, Spec | None]:
         """Return the specs of a resource that is configured; None for both if one of them cannot be read."""
         if self.before is None or not isinstance(self.after, Resource):
             return None, None

@@ -105,6 +105,8 @@ def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
         if left := one.get("narrows"):
             widened += f"; its filter lets in less: only {' and '.join(map(str, left))} from now on, and other events"
             widened += " that wait are not sent"
+            types = ", ".join(map(str, one.get("stops", ())))
+            widened += f"; of the newest stored events, those of the types {types} are left out" if types else ""
         planned = _PLANNED.get(one["action"], one["action"])
         lines.append(f"{one['kind']} {one['name']} {planned}{lost}{adopted}{lowered}{widened}.")
     if len(changes) > MOST_ROWS:

@@ -45,6 +45,17 @@ async def test_a_dry_run_and_a_diff_change_nothing(books: GroupLedger, log: Even
 
 
 @BOTH_DATABASES
+async def test_a_dry_run_names_the_stored_types_that_a_narrower_filter_leaves_out(books: GroupLedger) -> None:
+    await books.declare("b")
+    await books.publish(draft("e1", type="dns.a"), draft("e2", type="flow"), draft("e3", type="dns.b"))
+    sources = [{"name": "x", "text": PEER % ("b", "g", "b", "types: [dns.*]")}]
+    for operation in ("resources.diff", "resources.apply"):
+        given = {"dry_run": True} if operation == "resources.apply" else {}
+        (change,) = (await books.call(operation, sources=sources, **given))["changes"]
+        assert (change["narrows"], change["stops"]) == (["types dns.*"], ["flow"])
+
+
+@BOTH_DATABASES
 async def test_declarations_and_publishers_get_along(books: GroupLedger, log: EventLog, database: Database) -> None:
     """Two processes declare in opposite orders while events come in; on Postgres this is how a deadlock would look."""
     await books.declare()

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from eventd.api.admin.resources.groups import count_events
+from eventd.api.admin.resources.stopped_types import read_stopped_types
 from eventd.api.framework.limits import Limits
 from eventd.api.framework.operations import Services
 from eventd.egress.cursors import reconcile
@@ -42,7 +43,8 @@ class ChangeResult(NamedTuple):
     """The changes, the number of events of each group before them, and their effects on topics.
 
     `records`: the numbers of records of deleted topics; `adopted`: resources that take over existing topics or
-    routers; `lowered`: the fields by which a topic deletes records that it kept before.
+    routers; `lowered`: the fields by which a topic deletes records that it kept before; `stopped`: of a dry
+    run, the types that a narrower filter leaves out.
     """
 
     plan: Plan
@@ -50,6 +52,7 @@ class ChangeResult(NamedTuple):
     records: dict[str, int]
     adopted: frozenset[Identity]
     lowered: Mapping[Identity, list[str]]
+    stopped: Mapping[Identity, list[str]] = MappingProxyType({})
 
     def shown(self, *, diffs: bool = False) -> list[dict[str, Any]]:
         """Return the change of each resource as JSON.
@@ -69,6 +72,7 @@ class ChangeResult(NamedTuple):
                 **({"lowers": lowers} if (lowers := self.lowered.get(change.identity) or change.lowered()) else {}),
                 **({"widens": True} if change.widens() else {}),
                 **({"narrows": limits} if (limits := change.narrows()) else {}),
+                **({"stops": types} if (types := self.stopped.get(change.identity)) else {}),
                 **({"diff": change.diff()} if diffs else {}),
             }
             for change in self.plan.changes
@@ -146,7 +150,9 @@ class ResourceChanger:
             return done
         planned = await services.database.read(change, pretend=True)
         # What topics and routers allow depends on all that exist: the change is made, and undone.
-        return await _undone(services.database, change) if concerns_topics(planned.plan) else planned
+        if not concerns_topics(planned.plan):
+            return planned
+        return (await _undone(services.database, change))._replace(stopped=planned.stopped)
 
 
 def _require_generations(conn: Connection, expected: Mapping[Identity, int]) -> None:
@@ -168,7 +174,7 @@ def _complete(
     No node needs to run for it. From then on, retention keeps events for a new peer.
     """
     if pretend:
-        return ChangeResult(planned, events, {}, frozenset(), {})
+        return ChangeResult(planned, events, {}, frozenset(), {}, read_stopped_types(conn, planned.changes, now))
     topics = DeclaredTopics(conn, planned, now, rules)
     topics.remove_routers()
     topics.put_topics()

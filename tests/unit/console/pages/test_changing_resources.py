@@ -29,9 +29,15 @@ async def test_a_text_of_several_resources_is_refused_before_its_changes_are_pla
 
 
 def test_a_narrower_filter_is_said_to_end_the_delivery_of_other_events() -> None:
-    change = {"action": "configured", "kind": "EventPeer", "name": "site-c", "narrows": ["types dns.*"]}
+    change = {
+        "action": "configured",
+        "kind": "EventPeer",
+        "name": "site-c",
+        "narrows": ["types dns.*"],
+        "stops": ["a", "b"],
+    }
     (line,) = _changed([change])
     assert line == (
         "EventPeer site-c will be changed; its filter lets in less: only types dns.* from now on, and other events that"
-        " wait are not sent."
+        " wait are not sent; of the newest stored events, those of the types a, b are left out."
     )
