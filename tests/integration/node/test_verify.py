@@ -10,7 +10,7 @@ from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, rea
 from eventd.log.witnesses import checking
 from eventd.store.engine.database import Connection
 from eventd.testing import until
-from eventd.witnessing import verifying
+from eventd.witnessing import offering, verifying
 from federation.history.checkpoints import read_origin
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
@@ -50,6 +50,8 @@ async def test_a_hub_is_believed_only_what_the_tree_of_the_node_has(
     monkeypatch.setattr(checking, "GRACE", 0)
     monkeypatch.setattr(checking, "WAIT", 100_000)
     monkeypatch.setattr(verifying, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(verifying, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(offering, "OFFER_SECONDS", 0.05)
     monkeypatch.setattr(verifying, "ASK_SECONDS", 0.2)
     a, hub, c = sites("a", "hub", "c")
     for site in (a, hub, c):
