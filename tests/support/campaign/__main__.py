@@ -1,5 +1,6 @@
 """Runs damages of the campaign without Spark: `python -m tests.support.campaign [PART-OF-A-NAME …]`.
 
+Those of signed histories are done to one lake, under the name `signed-histories`.
 It takes a few seconds for each, and prints what the audit says wrong about them; with names also all that it reports.
 """
 
@@ -9,16 +10,23 @@ import asyncio
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from eventd.audit.report.report import Report
 from tests.support.campaign.damages import DAMAGES
+from tests.support.campaign.damages.trees import OF_FILES, SIGNED
 from tests.support.campaign.federation import run_federation
+from tests.support.campaign.signed_lake import complaints_of_signed
 from tests.support.campaign.stage import stage
+from tests.support.fresh import template
+
+_SIGNED: Final = "signed-histories"
 
 
 def main(names: list[str]) -> int:
     """Return 1 if the audit is wrong about a damage, and otherwise 0."""
     chosen = [damage for damage in DAMAGES if not names or any(name in damage.name for name in names)]
+    signed = _run_signed() if not names or any(name in _SIGNED for name in names) else 0
     failed = 0
     with tempfile.TemporaryDirectory(prefix="eventd-campaign-") as folder:
         federation = asyncio.run(run_federation(Path(folder) / "federation"))
@@ -34,7 +42,17 @@ def main(names: list[str]) -> int:
             if names:
                 _show(report)
     print(f"{len(chosen) - failed} of {len(chosen)} right")
-    return min(failed, 1)
+    return min(failed + signed, 1)
+
+
+def _run_signed() -> int:
+    """Do the damages of signed histories, all in one lake; return 1 if the audit is wrong about one."""
+    with tempfile.TemporaryDirectory(prefix="eventd-campaign-") as folder:
+        wrong = asyncio.run(complaints_of_signed(Path(folder), template()))
+    print(
+        f"{'wrong' if wrong else 'right':6} {_SIGNED}: {len(SIGNED) + len(OF_FILES)} damages", *wrong, sep="\n       "
+    )
+    return bool(wrong)
 
 
 def _show(report: Report) -> None:
