@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.declared import peer
+from tests.support.declared import PLAIN_GROUP, peer
 from tests.support.flaky_peer import FixedResponse, FlakyPeer, Forward, Hang, ReceivedRequest
 from tests.support.ports import free_port
 from tests.support.processes import Processes
@@ -72,7 +72,7 @@ def test_an_outage_drops_nothing_that_is_alive(processes: Processes) -> None:
     b.wait_holds(set(ids))
     assert b.ids() == ["seen", *ids]
     a.wait_sent("b")
-    assert a.ask("POST", "/groups/edge/prune", {})["removed"] > 0
+    wait_for(lambda: a.ask("POST", "/groups/edge/prune", {})["removed"] > 0, "sealed events to be removed")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_peer_in_trouble_is_asked_ever_more_rarely_and_found_again(
     a, b, c = (NodeProcess(processes, name) for name in "abc")
     b.join()
     c.join()
-    a.join(c)
+    a.join(c, **PLAIN_GROUP)
     with _flaky(b) as between:
         between.behave = lambda _: answer
         a.apply(peer("b", between.port, limits={"timeout": "300ms"}, retry={"baseBackoff": "50ms", "maxBackoff": "2s"}))

@@ -136,14 +136,14 @@ async def measure_retention(home: Path) -> dict[str, float]:
     url = f"sqlite:///{home / 'a.db'}"
     fill_own(url, REMOVED + KEPT, Shape())
     with node_site(home, [url], [A]) as (a,):
-        declare_down(url, group_with(a, GROUP))
+        declare_down(url, group_with(a, GROUP, history={"mode": "off"}))
         await start_all([a])
         first = REMOVED + KEPT
         alone = await a.client.load(_rows(a, range(first, first + BASE_EVENTS)))
         first += BASE_EVENTS
         before = (await a.client.call("GET", "/api/v1/status"))["groups"][0]["events"]
         begun = now()
-        await a.declare(group_with(a, GROUP, retention={"maxEvents": KEPT}))
+        await a.declare(group_with(a, GROUP, history={"mode": "off"}, retention={"maxEvents": KEPT}))
         prune = a.client.request("POST", f"/api/v1/groups/{GROUP}/prune", {})
         pruning = asyncio.ensure_future(ask_all(a, [prune]))
         seconds, latencies, written = 0.0, [], 0  # type: tuple[float, list[float], int]

@@ -8,6 +8,8 @@ from typing import Any
 
 API_VERSION = "federation.routerd.net/v1alpha1"
 TOPICS_VERSION = "topic.routerd.net/v1alpha1"
+PLAIN_GROUP: dict[str, Any] = {"history": {"mode": "off"}}
+"""Fields of a group without a history: retention waits for no seal, and peers are asked for nothing but events."""
 
 
 def group(node: str, *, port: int = 0, secret: Path | str = "", name: str = "edge", **spec: Any) -> dict[str, Any]:

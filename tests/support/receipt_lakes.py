@@ -21,7 +21,7 @@ from eventd.lake.storage import connect
 from eventd.lake.writer import write_segment, write_state
 from eventd.runtime.clock import SECOND
 from federation.event import micros
-from tests.support.declared import declare, group, peer
+from tests.support.declared import PLAIN_GROUP, declare, group, peer
 from tests.support.shipped import state as state_of
 from tests.support.sites import Site
 from tests.support.stopped_nodes import ship
@@ -92,7 +92,7 @@ async def _exchange(folder: Path) -> tuple[Site, Site]:
         await node.start()
     try:
         for node, other in ((a, b), (b, a)):
-            own = group(node.name, port=node.port, auth={"keys": keys_of(folder, node.name)})
+            own = group(node.name, port=node.port, auth={"keys": keys_of(folder, node.name)}, **PLAIN_GROUP)
             await node.apply(own, peer(other.name, other.port))
         for number in range(3):
             for node, other in ((a, b), (b, a)):

@@ -271,7 +271,7 @@ class History(Spec):
     """The verifiable history of what this node admits to the group."""
 
     mode: Literal["verify", "record", "off"] = Field(
-        default="off",
+        default="record",
         description="record: this node keeps a Merkle tree of the events that enter the group here, and signs"
         " checkpoints of it; verify: it also compares the events of other nodes with the trees of those nodes; off: it"
         " does neither, and ends a tree that it has kept.",

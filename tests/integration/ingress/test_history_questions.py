@@ -30,6 +30,7 @@ from federation.keys import KeyRing
 from federation.signing import verify_answer
 from federation.wire import HistoryQuery
 from tests.integration.conftest import MakeSites
+from tests.support.declared import PLAIN_GROUP
 from tests.support.growing_tree import GrowingTree
 from tests.support.sites import Site
 from tests.support.v1_node import Reply
@@ -177,7 +178,7 @@ async def test_a_second_question_at_the_same_time_is_told_to_wait(
 async def test_a_node_without_a_history_answers_as_an_older_one(sites: MakeSites) -> None:
     (node,) = sites("b")
     await node.start()
-    await node.join()
+    await node.join(**PLAIN_GROUP)
     sender = V2Sender(node.port)
     assert refusal(await send(sender, sender.ask_history(KEYS))) == (404, "not_found")
     assert node.running.groups["edge"].ingress.counts.rejected == 0, "it is no refusal that an operator should see"

@@ -17,7 +17,7 @@ from eventd.testing import until
 from federation.errors import V1Refused
 from federation.v1 import sign_v1
 from tests.integration.conftest import MakeSites
-from tests.support.declared import API_VERSION, declare, group, peer
+from tests.support.declared import API_VERSION, PLAIN_GROUP, declare, group, peer
 from tests.support.sites import Site
 from tests.support.stored import read_stored
 
@@ -44,7 +44,7 @@ def elsewhere(site: Site, *documents: dict[str, Any], peers: list[str]) -> None:
 
 
 def own(site: Site) -> dict[str, Any]:
-    return group(site.name, port=site.port, secret=site.secret)
+    return group(site.name, port=site.port, secret=site.secret, **PLAIN_GROUP)
 
 
 async def pair(sites: MakeSites, urls: list[str]) -> tuple[Site, Site]:
@@ -52,7 +52,7 @@ async def pair(sites: MakeSites, urls: list[str]) -> tuple[Site, Site]:
     a, b = sites("a", "b", urls=urls)
     for node in (a, b):
         await node.start(prune_interval="1h")  # retention also deletes the records of deleted topics
-        await node.join()
+        await node.join(**PLAIN_GROUP)
     await a.apply(peer("b", b.port))
     await a.emit("e1", "e2")
     await b.holds("e1", "e2")

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from eventd.runtime.clock import SECOND, SystemClock
-from tests.support.declared import declare, group, peer
+from tests.support.declared import PLAIN_GROUP, declare, group, peer
 from tests.support.ports import free_port
 from tests.support.sites import Site
 from tests.support.stopped_nodes import ship
@@ -154,8 +154,9 @@ async def _join(sites: Mapping[str, Site], keys: Path) -> None:
             | ({"secretFile": str(keys / f"{one}.pem")} if one == node else {"publicKeyFile": str(keys / f"{one}.pub")})
             for one in NODES
         ]
-        await site.apply(group(node, port=site.port, auth={"keys": ring}, protocols=["v2"]))
-        await site.apply(group(node, port=ports[node], secret=keys / "line.secret", name="line"))
+        # A round is shorter than it takes a node that was started again to sign; trees have a federation of their own.
+        await site.apply(group(node, port=site.port, auth={"keys": ring}, protocols=["v2"], **PLAIN_GROUP))
+        await site.apply(group(node, port=ports[node], secret=keys / "line.secret", name="line", **PLAIN_GROUP))
     for node, site in sites.items():
         others = {name: other for name, other in sites.items() if name != node}
         narrow = {"types": ["t"]} if node == "a" else {}

@@ -37,6 +37,7 @@ def test_the_smallest_group_has_every_default() -> None:
         retention=RetentionConfig(max_events=None, max_age=None, max_bytes=None, keep_undelivered=True, ids=24 * HOUR),
         limits=LimitsConfig(2**20, 8 * 2**20, 10_000, 8, 64 * 2**20),
         peers={},
+        keeps_history=True,
     )
 
 

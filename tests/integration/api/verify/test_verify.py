@@ -20,7 +20,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
-from tests.support.declared import group, peer
+from tests.support.declared import PLAIN_GROUP, group, peer
 from tests.support.flaky_peer import Disconnect, FixedResponse, FlakyPeer, Forward
 from tests.support.operations import run as run_operation
 from tests.support.ports import free_port
@@ -52,7 +52,7 @@ async def _one_way(sites: MakeSites, **spec: Any) -> tuple[Site, Site]:
     a, b = sites("a", "b")
     for node in (a, b):
         await node.start()
-        await node.join()
+        await node.join(**PLAIN_GROUP)
     await a.apply(peer("b", b.port, **spec))
     return a, b
 
@@ -297,7 +297,7 @@ async def test_what_our_retention_has_removed_is_no_contradiction(sites: MakeSit
     a, _b = await _one_way(sites)
     for number in range(8):
         await _send(a, f"e{number:02}")
-    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 5}))
+    await a.apply(group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention={"maxEvents": 5}))
     while (await a.ask("events.prune", group="edge"))["removed"]:
         pass
     report = await _report(a)

@@ -9,7 +9,7 @@ from typing import Any
 from eventd.audit.engine.request import AuditRequest
 from eventd.lake.layout import MINUTE
 from eventd.testing import ManualClock
-from tests.support.declared import group, peer
+from tests.support.declared import PLAIN_GROUP, group, peer
 from tests.support.local_spark import run_audit
 from tests.support.sites import Site
 from tests.support.stopped_nodes import ship
@@ -21,8 +21,8 @@ async def _change_selections(folder: Path) -> list[Site]:
     for site in (a, b):
         await site.start()
     try:
-        await b.apply(group("b", port=b.port, secret=b.secret))
-        await a.apply(group("a", port=a.port, secret=a.secret))
+        await b.apply(group("b", port=b.port, secret=b.secret, **PLAIN_GROUP))
+        await a.apply(group("a", port=a.port, secret=a.secret, **PLAIN_GROUP))
         changes: list[dict[str, Any]] = [{}, {"types": ["t"]}, {"types": ["t", "u"]}, {"subjectPrefixes": ["x/"]}]
         for at, selection in enumerate(changes):
             await a.apply(peer("b", b.port, **selection))

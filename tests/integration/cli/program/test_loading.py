@@ -21,10 +21,10 @@ HEAVY = ("aiohttp", "qh3", "alembic", "cryptography", "psycopg", "pyspark", "ric
 HEAVY_BUT_YAML = tuple(name for name in HEAVY if name != "yaml")
 OF_THE_NODE = ("pydantic", "msgspec", "eventd.settings.model", "eventd.log", "eventd.api.framework.operations")
 OF_FEW_NODES = (
-    *("alembic", "cryptography", "opentelemetry", "psycopg", "rich", "sqlalchemy", "yaml"),
+    *("alembic", "opentelemetry", "psycopg", "rich", "sqlalchemy", "yaml"),
     *("fsspec", "multiprocessing", "numpy", "pandas", "pyarrow", "pyspark", "eventd.audit", "eventd.bench"),
 )
-"""Modules for Postgres, key pairs, settings files, plugins in YAML and lakes."""
+"""Modules for Postgres, settings files, plugins in YAML and lakes."""
 PROBE = """
 import json, sys
 from eventd.cli.routerctl import main

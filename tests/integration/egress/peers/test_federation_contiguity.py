@@ -11,10 +11,13 @@ from eventd.log.core.head import renew_epoch
 from eventd.log.cursors.cursors import rewind
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
-from tests.support.declared import group, peer
+from tests.support.declared import PLAIN_GROUP, group, peer
 from tests.support.flaky_peer import FlakyPeer, Forward
 from tests.support.ports import free_port
 from tests.support.sites import Site
+
+DROPS = {"maxEvents": 2, "undelivered": "drop"}
+ONE = {"maxEvents": 1}
 
 
 async def _pair(sites: MakeSites, **limits: Any) -> tuple[Site, Site]:
@@ -22,7 +25,7 @@ async def _pair(sites: MakeSites, **limits: Any) -> tuple[Site, Site]:
     a, b = sites("a", "b")
     for node in (a, b):
         await node.start()
-        await node.join()
+        await node.join(**PLAIN_GROUP)
     await a.apply(peer("b", b.port, limits=limits))
     return a, b
 
@@ -103,7 +106,7 @@ async def test_two_events_renew_restart_restore_count(sites: MakeSites, kept: in
 
 async def test_what_a_restored_receiver_lost_and_retention_took_is_a_gap_in_the_new_epoch_too(sites: MakeSites) -> None:
     a, b = await _pair(sites)
-    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2}))
+    await a.apply(group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention={"maxEvents": 2}))
     await _send(a, b, "e1", "e2")
     copy = b.back_up()
     await _send(a, b, "e3", "e4", "e5")
@@ -122,7 +125,7 @@ async def test_what_a_restored_receiver_lost_and_retention_took_is_a_gap_in_the_
 async def test_a_receiver_restored_to_a_former_epoch_is_told_what_retention_took(sites: MakeSites) -> None:
     """What it has of that epoch cannot be compared with what it confirmed: all that is gone may be missing."""
     a, b = await _pair(sites)
-    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2}))
+    await a.apply(group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention={"maxEvents": 2}))
     await _send(a, b, "e1")
     copy = b.back_up()
     await _renew(a)
@@ -139,7 +142,9 @@ async def test_a_receiver_restored_to_a_former_epoch_is_told_what_retention_took
 
 async def test_what_retention_took_before_it_was_sent_is_a_gap_in_the_new_epoch_too(sites: MakeSites) -> None:
     a, b = await _pair(sites)
-    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2, "undelivered": "drop"}))
+    await a.apply(
+        group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention={"maxEvents": 2, "undelivered": "drop"})
+    )
     await _send(a, b, "e1")
     await b.stop()
     await _renew(a)
@@ -193,7 +198,7 @@ async def test_a_receiver_that_lost_its_database_gets_every_live_event_again(sit
         await a.emit("e4")
         await a.in_state("b", "backing-off", "unreachable")
     await b.start()
-    await b.join()
+    await b.join(**PLAIN_GROUP)
     await a.emit("e5")
     await b.holds("e1", "e2", "e3", "e5")
     assert await b.ids() == ["e1", "e2", "e3", *["e4"] * noticed, "e5"]
@@ -206,7 +211,7 @@ async def test_a_receiver_that_lost_its_database_and_a_sender_that_was_restarted
     await b.stop()
     b.lose_database()
     await b.start()
-    await b.join()
+    await b.join(**PLAIN_GROUP)
     await a.start()
     await b.holds("e1", "e2", "e3")
     assert await b.ids() == ["e1", "e2", "e3"]
@@ -250,7 +255,7 @@ async def test_a_sender_that_began_anew_is_another_history(sites: MakeSites) -> 
     await a.stop()
     a.lose_database()
     await a.start()
-    await a.join(b)
+    await a.join(b, **PLAIN_GROUP)
     await _send(a, b, "n1")
     assert await b.ids() == ["e1", "e2", "n1"]
 
@@ -259,7 +264,7 @@ async def test_a_new_peer_gets_the_earliest_live_own_event_first(sites: MakeSite
     a, b, c = sites("a", "b", "c")
     for node in (a, b, c):
         await node.start()
-        await node.join()
+        await node.join(**PLAIN_GROUP)
     await c.apply(peer("a", a.port))
     await a.emit("e1", "e2")
     await c.emit("of-c")
@@ -287,7 +292,9 @@ async def test_the_pages_of_a_log_in_constant_motion_arrive_whole(sites: MakeSit
 
 async def test_what_retention_took_before_it_was_sent_is_a_gap_that_the_peer_is_told_of(sites: MakeSites) -> None:
     a, b = await _pair(sites)
-    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2, "undelivered": "drop"}))
+    await a.apply(
+        group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention={"maxEvents": 2, "undelivered": "drop"})
+    )
     await _send(a, b, "e1")
     await b.stop()
     await a.emit("e2", "e3", "e4", "e5")
@@ -300,7 +307,7 @@ async def test_what_retention_took_before_it_was_sent_is_a_gap_that_the_peer_is_
 
 async def test_retention_holds_what_a_peer_still_has_to_get(sites: MakeSites) -> None:
     a, b = await _pair(sites)
-    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2}))
+    await a.apply(group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention={"maxEvents": 2}))
     await _send(a, b, "e1")
     await b.stop()
     await a.emit("e2", "e3", "e4", "e5")
@@ -316,8 +323,11 @@ async def test_what_retention_took_before_it_was_relayed_is_a_gap_too(sites: Mak
     a, b, c = sites("a", "b", "c")
     for node in (a, b, c):
         await node.start()
-        await node.join()
-    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 1}), peer("b", b.port, relay=True))
+        await node.join(**PLAIN_GROUP)
+    await a.apply(
+        group("a", port=a.port, secret=a.secret, retention=ONE, **PLAIN_GROUP),
+        peer("b", b.port, relay=True),
+    )
     await c.apply(peer("a", a.port))
     await c.emit("c1")
     await b.holds("c1")
@@ -334,12 +344,12 @@ async def test_what_retention_took_before_it_was_relayed_is_a_gap_too(sites: Mak
 
 async def test_a_link_that_once_went_back_does_not_take_what_expired_for_lost(sites: MakeSites) -> None:
     a, b = await _pair(sites)
-    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 1}))
+    await a.apply(group("a", port=a.port, secret=a.secret, retention=ONE, **PLAIN_GROUP))
     await _send(a, b, "e1")
     await b.stop()
     b.lose_database()
     await b.start()
-    await b.join()
+    await b.join(**PLAIN_GROUP)
     await _send(a, b, "e2")
     await b.holds("e1", "e2")
     assert (await a.cursor("b")).rewound_from == 1
@@ -355,13 +365,13 @@ async def test_a_link_that_once_went_back_does_not_take_what_expired_for_lost(si
 
 async def test_a_receiver_that_lost_its_database_is_not_told_of_losses_it_never_had(sites: MakeSites) -> None:
     a, b = await _pair(sites)
-    await a.apply(group("a", port=a.port, secret=a.secret, retention={"maxEvents": 2}))
+    await a.apply(group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention={"maxEvents": 2}))
     await _send(a, b, "e1", "e2", "e3", "e4")
     await a.ask("events.prune", group="edge")
     await b.stop()
     b.lose_database()
     await b.start()
-    await b.join()
+    await b.join(**PLAIN_GROUP)
     await _send(a, b, "e5")
     await b.holds("e3", "e4", "e5")
     assert await b.ids() == ["e3", "e4", "e5"]
@@ -373,7 +383,7 @@ async def test_a_peer_whose_answers_are_of_an_older_life_is_asked_again(sites: M
     a, b = sites("a", "b")
     for node in (a, b):
         await node.start()
-        await node.join()
+        await node.join(**PLAIN_GROUP)
     with FlakyPeer(free_port(), lambda _: Forward(), target=b.port) as between:
         await a.apply(peer("b", between.port))
         await _send(a, b, "e1", "e2")
@@ -387,7 +397,7 @@ async def test_a_peer_whose_answers_are_of_an_older_life_is_asked_again(sites: M
         await b.stop()
         b.lose_database()
         await b.start()
-        await b.join()
+        await b.join(**PLAIN_GROUP)
         await _send(a, b, "e5")
         await b.holds("e1", "e2", "e3", "e4", "e5")
 
@@ -402,9 +412,10 @@ async def _hub(sites: MakeSites) -> tuple[Site, Site, Site]:
     a, b, c = sites("a", "b", "c")
     for node in (a, b, c):
         await node.start()
-        await node.join()
+        await node.join(**PLAIN_GROUP)
     await a.apply(
-        group("a", port=a.port, secret=a.secret, retention={"maxEvents": 1}), peer("b", b.port, relay=True, types=["t"])
+        group("a", port=a.port, secret=a.secret, retention=ONE, **PLAIN_GROUP),
+        peer("b", b.port, relay=True, types=["t"]),
     )
     await c.apply(peer("a", a.port))
     return a, b, c
@@ -469,14 +480,14 @@ async def test_a_link_that_moves_to_v2_begins_at_the_beginning(
     await a.start()
     await b.start()
     await b.join(a, protocols=["v1"])
-    await a.join(b)
+    await a.join(b, **PLAIN_GROUP)
     await _send(a, b, "e1", "e2")
     assert ((await a.cursor("b")).protocol, (await a.cursor("b")).sent_upto) == ("v1", 2)
     await b.stop()
     if replaced:
         b.lose_database()
     await b.start()
-    await b.join(a)  # its own link to a asks in v2 now, so a asks, too
+    await b.join(a, **PLAIN_GROUP)  # its own link to a asks in v2 now, so a asks, too
     await b.holds("e1", "e2")
     await until(lambda: _speaks(a, "v2"), "a to speak v2")
     await _send(a, b, "e3")
@@ -496,9 +507,9 @@ async def test_a_link_by_v1_asks_for_v2_when_it_is_opened_and_not_before(sites: 
     await a.start()
     await b.start()
     await b.join(protocols=["v1"])
-    await a.join(b)
+    await a.join(b, **PLAIN_GROUP)
     await _send(a, b, "e1")
-    await b.join()
+    await b.join(**PLAIN_GROUP)
     await _send(a, b, "e2")
     assert await _speaks(a, "v1")
     await a.ask("links.pause", group="edge", peer="b")

@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 
 from eventd.testing import ManualClock, until
 from tests.integration.conftest import MakeSites
-from tests.support.declared import group, peer
+from tests.support.declared import PLAIN_GROUP, group, peer
 from tests.support.flaky_peer import Deed, Disconnect, FixedResponse, FlakyPeer, Forward, Hang, ReceivedRequest
 from tests.support.ports import free_port
 from tests.support.sites import Site
@@ -132,7 +132,7 @@ async def test_a_blocked_link_is_probed_once_per_cap(sites: MakeSites, flaky: Fl
     flaky.behave = lambda _: FixedResponse(401)
     (a,) = sites("a", clock=clock)
     await a.start()
-    await a.join()
+    await a.join(**PLAIN_GROUP)
     await a.apply(_to("x", flaky, retry={"baseBackoff": "1s", "maxBackoff": "60s"}))
     cursor = await a.in_state("x", "blocked", "http_401")
     assert cursor.retry_at is not None

@@ -38,7 +38,7 @@ def test_the_smallest_group_has_every_default() -> None:
             "maxHops": 8,
             "maxWaitingBytes": "64MiB",
         },
-        "history": {"mode": "off", "maxBytes": "1GiB", "keys": []},
+        "history": {"mode": "record", "maxBytes": "1GiB", "keys": []},
         "status": {"share": "links"},
     }
 
