@@ -16,6 +16,8 @@ from eventd.text.plural import counted
 
 PENDING_WARN_SECONDS = 10
 """Seconds that an event may wait for a running link before the check warns: a batch under way is not a problem."""
+LATE_SECONDS = 300
+"""Seconds without a late delivery after which a lag is past."""
 NAMED = 3
 """Maximum number of event ids that a check names; of the others, it gives only the number."""
 
@@ -177,14 +179,19 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
     ):
         if lag >= limit * SECOND:
             breach = Breach(f"{name}={limit}", f"maxDeliveryLagSeconds={_seconds(lag)}")
-            if (at := show_time(peer.deliveries.max_lag_at)) is not None:
-                detail += f"; the delivery that took longest ended at {at[:19]}Z"
-            remedy = (
-                "if that is now, check the network to the peer, and whether the peer was down; if it is past, nothing"
-                " is to be done: a late delivery counts as long as its event is live"
-            )
-            return _of(peer, suffix, status, code, detail=detail, remedy=remedy, breach=breach)
+            if (at := show_time(peer.deliveries.late_at)) is not None:
+                detail += f"; the last late delivery ended at {at[:19]}Z"
+            remedy, action = "check the network to the peer, and whether the peer was down", ""
+            if _is_past(peer.deliveries, slo):
+                remedy, action = "nothing to do: none was late since; it counts as long as its event lives", NO_ACTION
+            return _of(peer, suffix, status, code, detail=detail, remedy=remedy, breach=breach, action=action)
     return _of(peer, suffix, CheckStatus.PASS, code, detail=detail)
+
+
+def _is_past(found: Deliveries, slo: Thresholds) -> bool:
+    """Return whether no delivery was late for some minutes, and none is becoming late."""
+    waits = found.waiting_for is not None and found.waiting_for >= slo.lag_warn * SECOND
+    return found.late_ago is not None and found.late_ago >= LATE_SECONDS * SECOND and not waits
 
 
 def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:

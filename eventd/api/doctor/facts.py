@@ -60,11 +60,11 @@ class Deliveries:
     can no longer be retried. `expires_in` is the time until the first delivered, waiting or retryable event expires,
     `pending_expires_in` until the first of the `pending` ones, and `lost_in` until the first that the peer does not
     have: `pending`, `refused_waiting` or in `letters`. `max_lag` is the longest time from when a delivered event could
-    be sent to its acknowledgement, without repairs; None if no delivery counts. It was acknowledged at
-    `max_lag_at`. The oldest event of the backlog,
-    refreshes included, has been ready to be sent for `waiting_for`. Of the events that the link's cursor has passed,
-    the newest `looked_at` are counted, which are all of them if `in_full`; the numbers of the backlog are exact only
-    if `ahead_in_full`, and upper bounds otherwise.
+    be sent to its acknowledgement, without repairs; None if no delivery counts. The last delivery that took at least
+    `lag_warn` of the group was acknowledged at `late_at`, `late_ago` before. The oldest event of the backlog, refreshes
+    included, has been ready to be sent for `waiting_for`. Of the events that the link's cursor has passed, the newest
+    `looked_at` are counted, which are all of them if `in_full`; the numbers of the backlog are exact only if
+    `ahead_in_full`, and upper bounds otherwise.
     """
 
     delivered: int = 0
@@ -80,7 +80,8 @@ class Deliveries:
     in_path: int = 0
     refused: int = 0
     max_lag: int | None = None
-    max_lag_at: int | None = None
+    late_at: int | None = None
+    late_ago: int | None = None
     expires_in: int | None = None
     pending_expires_in: int | None = None
     lost_in: int | None = None

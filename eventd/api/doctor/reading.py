@@ -33,6 +33,7 @@ from eventd.log.delivery.repairs import read_dead_letters
 from eventd.resources.configuration import GroupConfig, PeerConfig, SloConfig, slos
 from eventd.resources.keyring import check_files
 from eventd.resources.kinds.registry import EVENT_GROUP, FEDERATION_SLO
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import count_inbound_gaps
 from eventd.store.rows.registry import read_resources
@@ -206,8 +207,9 @@ async def _read_peer(
 ) -> PeerFacts:
     if isinstance(waiting, EventdError):
         return _unread(peer, waiting)
+    late_from, topic = _thresholds(context.slo).lag_warn * SECOND, context.topic.id
     try:
-        tally = await read_sample(services.database.read, context.topic.id, waiting.ledger, rounds, context.now)
+        tally = await read_sample(services.database.read, topic, waiting.ledger, rounds, context.now, late_from)
     except EventdError as error:
         return _unread(peer, error)
     cursor = waiting.ledger.link.cursor
@@ -386,7 +388,8 @@ def _deliveries(
         in_path=tally.in_path,
         refused=tally.refused,
         max_lag=tally.max_lag,
-        max_lag_at=tally.max_lag_at,
+        late_at=tally.late_at,
+        late_ago=tally.late_ago,
         expires_in=_first([*lost, waiting.stale_expires_in, tally.expires_in]),
         pending_expires_in=_first(pending),
         lost_in=_first(lost),

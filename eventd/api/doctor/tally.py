@@ -46,6 +46,7 @@ class DeliveryTally:
     """
 
     now: int
+    late_from: int
     since: int = 0
     looked_at: int = 0
     delivered: int = 0
@@ -56,10 +57,14 @@ class DeliveryTally:
     unproven: int = 0
     missing: list[tuple[int, str]] = field(default_factory=list)
     max_lag: int | None = None
-    max_lag_at: int | None = None
+    late_at: int | None = None
     expires_in: int | None = None
     pending_expires_in: int | None = None
     in_full: bool = True
+
+    @property
+    def late_ago(self) -> int | None:
+        return None if self.late_at is None else max(0, self.now - self.late_at)
 
     def add(self, record: Record, delivery: Delivery, acked_at: int | None, oldest: int | None) -> None:
         """Count one event by its outcome.
@@ -101,20 +106,23 @@ class DeliveryTally:
     def _note_lag(self, record: Record, acked_at: int | None) -> None:
         """Raise `max_lag` to the delay of a delivery, unless only a repair delivered it (`acked_at` is None).
 
-        `max_lag_at` is when that delivery was acknowledged.
+        `late_at` becomes the time of the last acknowledgement after a delay of at least `late_from`.
 
         The delay begins when the event was recorded, or when the peer's cursor was created if that was later.
         """
         if acked_at is not None:
             lag = max(0, acked_at - max(record.recorded_at, self.since))
-            if self.max_lag is None or lag > self.max_lag:
-                self.max_lag, self.max_lag_at = lag, acked_at
+            self.max_lag = lag if self.max_lag is None else max(self.max_lag, lag)
+            if lag >= self.late_from:
+                self.late_at = acked_at if self.late_at is None else max(self.late_at, acked_at)
 
 
-async def read_sample(read: Read, topic_id: int, ledger: PeerLedger, rounds: int, now: int) -> DeliveryTally:
+async def read_sample(
+    read: Read, topic_id: int, ledger: PeerLedger, rounds: int, now: int, late_from: int
+) -> DeliveryTally:
     """Return the tally of the newest events that a peer's cursor has passed: about `ENOUGH`, within `rounds` reads."""
     cursor = ledger.link.cursor
-    tally = DeliveryTally(now)
+    tally = DeliveryTally(now, late_from)
     if cursor is None:
         return tally
     tally.since = cursor.created_at

@@ -19,6 +19,8 @@ _STATE_OF: Final = {
 """The state of the link that a check of doctor reports, by its code."""
 _CONSEQUENCES: Final = frozenset({"pending-deliveries", "waiting-lag"})
 """The codes of checks that report what waits for a link: a link that does not run is the cause, and has the figures."""
+_PAST: Final = "nothing to do: "
+"""How the remedy of `delivery-lag` begins if deliveries are in time again: then it needs no attention."""
 _ONLY_HELD: Final = "fix the link "
 """How the remedy of `failed-deliveries` begins if there are no dead letters: the link holds all these events back."""
 
@@ -52,6 +54,8 @@ def join_problems(now: LinkProblems, checks: Sequence[Mapping[str, Any]]) -> lis
     """
     kept, found = [], {name: _problem(link) for name, link in sorted(now.links.items())}
     for check in checks:
+        if _is_past(check):
+            continue
         code, link = check.get("code", ""), (check.get("group", ""), check.get("peer", ""))
         state = _STATE_OF.get(code)
         if state is not None and link[0] in now.known:
@@ -63,6 +67,10 @@ def join_problems(now: LinkProblems, checks: Sequence[Mapping[str, Any]]) -> lis
         else:
             kept.append(dict(check))
     return [*found.values(), *join_subscriptions(kept)]
+
+
+def _is_past(check: Mapping[str, Any]) -> bool:
+    return check.get("code") == "delivery-lag" and str(check.get("remedy", "")).startswith(_PAST)
 
 
 def _is_consequence(check: Mapping[str, Any]) -> bool:
@@ -99,6 +107,7 @@ def without_links(checks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         check
         for check in checks
         if check.get("code") not in _STATE_OF
+        and not _is_past(check)
         and not (_is_consequence(check) and (check.get("group"), check.get("peer")) in links)
     ]
     return join_subscriptions(others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,8 @@ async def test_lag_is_judged_by_the_groups_limits(books: GroupLedger, clock: Man
     clock.advance(85)
     await books.settle("b", 1)
     found = await examine(books)
+    ended = datetime.fromtimestamp(clock.now() // SECOND, UTC).isoformat()[:19]
+    assert found["/b delivery lag"][1].endswith(f"; the last late delivery ended at {ended}Z")
     assert found["/b delivery lag"][0] == "warn"
     (slo,) = found.federation["slo"]["groups"]
     assert (slo["defined"], [each["threshold"] for each in slo["violations"]]) == (False, ["lagWarnSeconds=60"])

@@ -8,7 +8,9 @@ import pytest
 
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import Deliveries, GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
+from eventd.api.doctor.plan import plan_actions
 from eventd.api.doctor.report import Check, report
+from eventd.console.pages.link_problems import LinkProblems, join_problems
 from eventd.runtime.clock import SECOND
 
 FINE = LinkFacts()
@@ -95,9 +97,20 @@ def test_lag_is_judged_at_its_two_limits(lag: float, status: str) -> None:
     assert one("delivery-lag", delivered=1, max_lag=round(lag * SECOND))[0] == status
 
 
-def test_a_long_lag_says_when_it_ended_because_it_may_be_past() -> None:
-    _, detail = one("delivery-lag", delivered=1, max_lag=154 * SECOND, max_lag_at=1_767_225_600 * SECOND)
-    assert detail.endswith("; the delivery that took longest ended at 2026-01-01T00:00:00Z")
+@pytest.mark.parametrize(
+    ("minutes", "waits", "is_past"), [(4, None, False), (6, None, True), (6, 90, False)], ids=["now", "past", "again"]
+)
+def test_a_lag_that_is_past_says_when_and_asks_for_nothing(minutes: int, waits: int | None, is_past: bool) -> None:
+    facts = {"max_lag": 154 * SECOND, "late_at": 1_767_225_600 * SECOND, "late_ago": minutes * 60 * SECOND}
+    waiting = None if waits is None else waits * SECOND
+    checks = list(check_group(group(peer(delivered=1, waiting_for=waiting, pending=int(waits is not None), **facts))))
+    (found,) = (check for check in checks if check.code == "delivery-lag")
+    assert found.status == "warn", "it is judged by the same limit"
+    assert found.detail.endswith("; the last late delivery ended at 2026-01-01T00:00:00Z")
+    assert found.remedy.startswith("nothing to do: ") is is_past
+    assert ("check-peer-connectivity" in [action.action for action in plan_actions([found])]) is not is_past
+    kept = join_problems(LinkProblems({}, frozenset()), [found.show()])
+    assert bool(kept) is not is_past, "the overview of the console"
 
 
 def test_lag_is_skipped_where_nothing_was_delivered() -> None:
