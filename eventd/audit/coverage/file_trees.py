@@ -335,13 +335,20 @@ def _judge_segments(
         elif place.upto <= _reach_of(state, place.book) or found not in unsigned.get(place.name, ()):
             # The line of a later segment, which is not signed yet, is written before its manifest.
             made.findings.append(_of_segment(state.node, place, "the node did not sign that it wrote this segment"))
-    for places, why in (
-        (older if began_anew else [], "older than the present tree of the node's files, which is not its first one"),
-        (archived, "written to the archive by another program than the node"),
+    for places, why, hint in (
+        (
+            older if began_anew else [],
+            "older than the present tree of the node's files, which is not its first one",
+            "only the rows of trees are proven there",
+        ),
+        (
+            archived,
+            "written to the archive by another program than the node",
+            "the running node compares it with what it wrote itself, and signs it within a day if the rows are equal",
+        ),
     ):
         if places:
             message = f"{counted(len(places), 'segment')} of {state.node} {'is' if len(places) == 1 else 'are'} {why}"
-            hint = "only the rows of trees are proven there; let the node itself compact its ledgers"
             made.doubt(state.node, _NOT_SIGNED, places[0].name, message, hint)
     if pending:
         message = f"{state.node} has not signed yet that it wrote {counted(len(pending), 'segment')} of the archive"

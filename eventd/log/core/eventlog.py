@@ -70,6 +70,8 @@ class EventLog:
         self.flushes = DurabilityCache()
         self.unsettled_trees: set[int] = set()
         """Trees in which this process may not sign yet: their database may be an older copy, and then leaves move."""
+        self.tree_origins: dict[int, str] = {}
+        """The origin lines of trees by their ids, which are never used again."""
         self.count_blocks: Callable[[Sequence[Block]], None] | None = None
         """Called with the blocks that each commit of this process has appended, once they are committed."""
         self._appender = Writer(database, clock, self._committed, timed, lambda: self.wakeups.head)

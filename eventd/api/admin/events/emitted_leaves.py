@@ -19,7 +19,9 @@ async def show_leaves(log: EventLog, appended: AppendResult) -> dict[str, Any]:
     runs = [(index, run) for index, run in _runs(appended) if run.tree not in log.unsettled_trees]
     if not runs:
         return {}
-    origins = await log.database.read(_read_origins, {run.tree for _, run in runs})
+    origins = log.tree_origins
+    if unknown := {run.tree for _, run in runs} - origins.keys():
+        origins |= await log.database.read(_read_origins, unknown)
     shown = [
         {"index": index, "count": run.records, "origin": origins[run.tree], "leaf": run.leaf} for index, run in runs
     ]
