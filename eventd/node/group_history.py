@@ -131,14 +131,10 @@ class GroupHistory:
         if self._offers is not None:
             self._offers.grown()
 
-    def finish(self) -> None:
-        """Begin to seal what is stored, so that no event waits for the next start; `end` must follow."""
-        if self._sealer is not None:
-            self._sealer.finish()
-
     async def end(self, seconds: float) -> None:
-        """Give the sealer up to so many seconds, then stop."""
-        if self._sealing is not None:
+        """Seal what is stored, for at most so many seconds, so that no event waits for the next start; then stop."""
+        if self._sealer is not None and self._sealing is not None and self._sealer.is_running:
+            self._sealer.finish()
             await asyncio.wait({self._sealing}, timeout=seconds)
         self.stop()
 

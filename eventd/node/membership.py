@@ -270,10 +270,12 @@ class Membership:
     async def stop(self, seconds: float) -> None:
         """Stop listening, give every consumer up to `seconds` to settle the work under way, then end it."""
         await self.stop_listening()
-        self.history.finish()
+        sealed = self._dependencies.supervisor.spawn(
+            self.history.end(seconds), f"end of the history of {self.config.name}"
+        )
         await self.reports.stop()
         await self._links.end(self._links.names, seconds)
-        await self.history.end(seconds)
+        await sealed
 
     async def leave(self) -> None:
         """End the membership of a deleted group: cancel its deliveries, then close its listener like `stop_listening`.

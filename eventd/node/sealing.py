@@ -67,6 +67,8 @@ class Sealer:
         self._metrics = metrics
         self._grown = grown
         self._cpu = cpu
+        self.is_running = False
+        """False also while `run` has failed, as with an unusable file of keys, and is to be called again."""
         self._is_finishing = False
         self._timer: asyncio.Future[None] | None = None  # of the present wait
 
@@ -89,7 +91,11 @@ class Sealer:
 
     async def run(self) -> None:
         """Seal until cancelled or `finish`; without a history, end the tree that the group has. Remove its gauges."""
-        await self._run()
+        self.is_running = True
+        try:
+            await self._run()
+        finally:
+            self.is_running = False
         self._metrics.forget_history(self._witness.config().name)
 
     async def _run(self) -> None:

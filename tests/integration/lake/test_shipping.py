@@ -30,6 +30,7 @@ from eventd.witnessing.node_keys import load_history_keys
 from federation.history.entries import OpeningReason, read_opening_entry
 from tests.integration.conftest import MakeSites
 from tests.support.child_processes import children
+from tests.support.declared import PLAIN_GROUP
 from tests.support.shipped import files, rows, state, survey_lake
 from tests.support.sites import Site
 
@@ -163,7 +164,7 @@ async def test_a_restored_copy_begins_ranges_of_its_own(sites: MakeSites, tmp_pa
     lake = tmp_path / "lake"
     (a,) = sites("site-a")
     await a.start(**ship_to(lake))
-    await a.join()
+    await a.join(**PLAIN_GROUP)
     await a.emit("e1")
     await settled(a, 1)
     copy = a.back_up()
