@@ -18,12 +18,16 @@ class LeafHints:
     async def hints_of(self, log: EventLog, topic_id: int, page: WirePage, after: int, *, own: bool) -> str:
         """Return the header of a page that begins after a position; empty if nothing is known.
 
-        Of relayed events, which a page of `own` ones does not have, the hints are passed on as they came.
+        Of relayed events, which a page of `own` ones does not have, the hints are passed on as they came. Leaves of a
+        tree that may turn out to be an older copy are left out: their events may get leaves in another tree.
         """
+        unsettled = set(log.unsettled_trees)
         missing = {place.tree for place in page.leaves if place.leaf} - self._ids.keys()
         if missing:
             self._ids |= await log.database.read_for_delivery(read_tree_ids, missing)
         relayed = [] if own else await log.database.read_for_delivery(read_hints, topic_id, after, page.upto)
-        mine = [LeafPlace(at, leaf, self._ids.get(tree, "") if leaf else "") for at, leaf, tree in page.leaves]
-        known = [place for place in mine if place.tree or not place.leaf]
-        return write_places(merge_places(known, relayed))
+        mine = list[LeafPlace]()
+        for at, leaf, tree in page.leaves:
+            name = self._ids.get(tree, "") if leaf and tree not in unsettled else ""
+            mine.append(LeafPlace(at, leaf if name else 0, name))
+        return write_places(merge_places(mine, relayed))

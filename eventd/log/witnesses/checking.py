@@ -1,7 +1,8 @@
 """Compares events of other nodes with the trees of those nodes: whether each has the leaf that its sender stated.
 
 What is stated is a hint. If it is wrong, the event is looked for in all tiles of its node, and the hint is corrected.
-An event is refuted only if a tree covers the stated leaf and no leaf of its node is the event.
+An event is refuted only if a tree covers the stated leaf and no leaf of its node is the event. A node that finds out
+that its database is an older copy moves events to another tree: so all tiles of later trees must be here, too.
 """
 
 from __future__ import annotations
@@ -14,9 +15,19 @@ from typing import Final, NamedTuple
 from eventd.log.core.head import lock_head
 from eventd.log.core.scan import scan
 from eventd.log.history.refuted import RefutedRecord, keep_refuted
-from eventd.log.history.trees import DAY, MINUTE, Tree, find_hash, has_all_tiles, read_relayed_trees, read_tiles
+from eventd.log.history.trees import (
+    DAY,
+    MINUTE,
+    Tree,
+    find_hash,
+    has_all_tiles,
+    read_checkpoint_of,
+    read_relayed_trees,
+    read_tiles,
+)
 from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding
-from eventd.log.witnesses.witnessed import find_witnessed
+from eventd.log.witnesses.offers import WitnessedTree
+from eventd.log.witnesses.witnessed import find_witnessed, read_of
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from federation.digest import digest
@@ -158,6 +169,7 @@ class _Checker:
         self._known = [(read_origin(tree.origin), tree) for tree in read_relayed_trees(conn, scope.topic_id)]
         self._trees = {origin.tree: (origin, tree) for origin, tree in self._known}
         self._witnessed: dict[str, bool] = {}
+        self._held: dict[str, list[WitnessedTree]] = {}
         self._tiles: dict[tuple[int, int], bytes] = {}
         self._events, self._searches = MOST_EVENTS, MOST_SEARCHES
 
@@ -223,14 +235,38 @@ class _Checker:
             return LeafVerdict.VERIFIED
         if origin.node != node or not has_all_tiles(self._conn, tree):
             return LeafVerdict.UNPROVEN
+        later = self._opened_after(tree, node)
         if self._now < event.recorded_at + GRACE:
-            self._want(event, origin)
+            for name in (tree.origin, *(one.origin for one in later)):
+                self._want(event, read_origin(name))
             row.due = event.recorded_at + GRACE
             return None
+        for one in later:
+            kept = self._trees.get(read_origin(one.origin).tree, (None, None))[1]
+            if kept is None or not self._is_current(kept, one, event):
+                return self._wait(event, read_origin(one.origin), row)
+            if not has_all_tiles(self._conn, kept):
+                return LeafVerdict.UNPROVEN
         event_id = read_outlines([event.body])[0].id
         sender = event.path[-1]
         row.refuted.append(RefutedEvent(event.position, event_id, text.hex(), tree, index, leaf, there, sender))
         return LeafVerdict.REFUTED
+
+    def _opened_after(self, tree: Tree, node: str) -> list[WitnessedTree]:
+        """Return the trees that a node opened after this one: after a restore, it moves events there."""
+        if node not in self._held:
+            self._held[node] = read_of(self._conn, self._scope.topic_id, node)
+        return [one for one in self._held[node] if one.opened_at > tree.opened_at]
+
+    def _is_current(self, kept: Tree, held: WitnessedTree, event: _Event) -> bool:
+        """Return whether the tiles of a tree reach what is witnessed of it, or did when its node had sealed an event.
+
+        A tree that grows all the time is always witnessed a little further than its tiles reach.
+        """
+        if kept.size >= held.size:
+            return True
+        reached = read_checkpoint_of(self._conn, kept.id)
+        return reached is not None and reached.signed_at >= event.recorded_at + GRACE
 
     def _wait(self, event: _Event, origin: LogOrigin, row: CheckedRow) -> LeafVerdict | None:
         """Have the tiles fetched that cover an event, if they can prove anything here."""

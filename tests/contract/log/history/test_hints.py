@@ -90,6 +90,20 @@ async def test_a_page_has_the_leaves_of_own_events_and_passes_on_those_of_others
     assert [found[at] for at in (0, 1, 5)] == [(own, 1), (own, 2), (own, 3)]
 
 
+async def test_leaves_of_a_tree_that_may_be_an_older_copy_are_not_stated(log: EventLog) -> None:
+    topic, tree = await start(log)
+    await emit(log, topic, "own1")
+    await emit(log, topic, "from-a1", path="a")
+    await keep(log, topic, [LeafPlace(7, 4, TREE)], [7], first=2)
+    await emit(log, topic, "own2")
+    page = await log.lines(topic, 0, Selection(relay=True).wanted_by("c"), limit=10, max_bytes=1 << 20)
+    hints = LeafHints()
+    for unsettled, leaves in (({tree.id}, [0, 4, 0]), (set[int](), [1, 4, 2])):
+        log.unsettled_trees = unsettled
+        places = read_places(await hints.hints_of(log, topic, page, 0, own=False))
+        assert [find_place(places, position)[1] for position in (1, 2, 3)] == leaves
+
+
 async def test_a_page_of_a_group_without_a_history_has_no_hints(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await emit(log, topic, "x")

@@ -27,10 +27,11 @@ from eventd.log.witnesses.checking import (
     read_overdue,
 )
 from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding, read_findings
-from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.log.witnesses.witnessed import OfferFrom, decide, find_witnessed
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW, draft
+from federation.history.entries import OpeningReason
 from federation.history.exchange import TilesAnswer
 from federation.history.leaf_hints import LeafPlace
 from federation.history.witnessing import KeySource
@@ -65,24 +66,30 @@ class Checked:
 
         return await self.log.database.read(read)
 
-    async def pull(self, tree: GrowingTree) -> None:
+    async def pull(self, tree: GrowingTree, now: int = NOW) -> None:
         """Witness a tree, and store all its tiles."""
         origin, stated, note = str(tree.origin), tree.checkpoint(), tree.note().encode().decode()
-        due = RelayedCheckpoint(origin, tree.signer.key.text(), stated.size, stated.root, note, NOW)
+        due = RelayedCheckpoint(origin, tree.signer.key.text(), stated.size, stated.root, note, tree.time)
         leaves = [plain.digest(b"\0" + entry) for entry in tree.entries]
 
         def write(conn: Connection) -> None:
             kept = find_tree_of(conn, self.topic, origin)
-            offer = tree.offer(kept.size if kept else 0)
+            held = find_witnessed(conn, self.topic, origin)
+            offer = tree.offer(held.size if held else 0)
             offered = OfferFrom(self.topic, "g", tree.node, KeySource.SHARED, {}, [tree.node], offer)
             assert decide(conn, offered, NOW).error is None
             asked = ask_tiles(due, kept)
             tiles = [b"".join(leaves[at : at + 256]) for at in range(asked.first * 256, asked.end, 256)]
             opening = "" if asked.first else tree.entries[0][1:].decode()
             answer = TilesAnswer(tiles=tuple(map(plain.b64, tiles)), opening=opening)
-            assert keep_tiles(conn, self.topic, check_tiles(conn, due, kept, asked, answer), NOW)
+            assert keep_tiles(conn, self.topic, check_tiles(conn, due, kept, asked, answer), now)
 
         await self.log.database.write(write)
+
+    async def witness(self, tree: GrowingTree, old: int = 0) -> None:
+        """Witness a tree, of which the first `old` leaves are witnessed, without its tiles."""
+        offered = OfferFrom(self.topic, "g", tree.node, KeySource.SHARED, {}, [tree.node], tree.offer(old))
+        assert (await self.log.database.write(decide, offered, NOW)).error is None
 
     async def step(self, now: int) -> CheckedStep:
         return await self.log.database.read(check_due, self.scope, now)
@@ -172,6 +179,48 @@ async def test_what_its_node_may_seal_later_is_not_refuted_at_once(checked: Chec
     assert checked.wanted == [("hub", str(tree.origin))], "a later state is asked for"
     await checked.pull(tree.grow(late))
     assert await checked.check(LATER) == (1, 0, 0)
+
+
+def restored(tree: GrowingTree) -> GrowingTree:
+    """The tree that a node opens when it finds out that its database is an older copy."""
+    return GrowingTree("u", reason=OpeningReason.EPOCH, previous=tree.previous_at(), time=NOW + 1)
+
+
+async def test_an_event_that_a_restored_node_moved_to_its_next_tree_is_not_refuted(checked: Checked) -> None:
+    [moved] = await checked.get("e1", leaf=1)
+    await checked.pull(tree := GrowingTree().grow("of the newer copy"))
+    await checked.witness(following := restored(tree).grow(moved))
+    assert await checked.check() == (0, 0, 0)
+    assert checked.wanted == [("hub", str(tree.origin)), ("hub", str(following.origin))]
+    assert await checked.check(LATER) == (0, 0, 0)
+    assert checked.wanted == [("hub", str(following.origin))], "nothing is said before its tiles are here"
+    await checked.pull(following)
+    assert await checked.check(LATER + WAIT) == (1, 0, 0)
+
+
+async def test_a_forged_event_is_refuted_once_the_tiles_of_later_trees_are_here(checked: Checked) -> None:
+    await checked.get("e1", leaf=1)
+    await checked.pull(tree := GrowingTree().grow("x"))
+    await checked.pull(following := restored(tree).grow("y"))
+    await checked.witness(following.grow("z"), old=2)
+    assert await checked.check(LATER) == (0, 0, 0)
+    await checked.pull(following, LATER)
+    await checked.witness(following.grow("witnessed a little further than the tiles reach"), old=3)
+    assert await checked.check(LATER + WAIT) == (0, 1, 0)
+
+
+async def test_an_event_is_unproven_if_a_later_tree_never_comes_or_is_pruned(checked: Checked) -> None:
+    await checked.get("e1", leaf=1)
+    await checked.pull(tree := GrowingTree().grow("x"))
+    await checked.witness(following := restored(tree).grow(*map(str, range(600))))
+    assert await checked.check(LATER) == (0, 0, 0)
+    assert await checked.check(NOW + DAY + 1) == (0, 0, 1)
+    await checked.get("e2", leaf=1)
+    await checked.pull(following)
+    kept = await checked.log.database.read(find_tree_of, checked.topic, str(following.origin))
+    assert kept is not None
+    await checked.log.database.write(delete_tiles, SurplusTiles(kept.id, 1, 2))
+    assert await checked.check(LATER) == (0, 0, 1)
 
 
 async def test_events_that_a_hub_reorders_are_found_where_they_are(checked: Checked) -> None:
