@@ -26,7 +26,7 @@ logger = logging.getLogger("eventd.history")
 CHECK_SECONDS: Final = 1.0
 """The pause between two checks, so that one covers many batches."""
 IDLE_SECONDS: Final = 5.0
-"""After how long it is looked whether tiles have come for events that wait for them."""
+"""How often tiles are looked for that waiting events need, in seconds."""
 ASK_SECONDS: Final = 10.0
 """The shortest time between two questions to a peer about one tree."""
 REST: Final = 19

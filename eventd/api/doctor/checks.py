@@ -183,7 +183,10 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
                 detail += f"; the last late delivery ended at {at[:19]}Z"
             remedy, action = "check the network to the peer, and whether the peer was down", ""
             if _is_past(peer.deliveries, slo):
-                remedy, action = "nothing to do: none was late since; it counts as long as its event lives", NO_ACTION
+                remedy, action = (
+                    "nothing to do: no delivery was late since then; the check shows the lag until that event expires",
+                    NO_ACTION,
+                )
             return _of(peer, suffix, status, code, detail=detail, remedy=remedy, breach=breach, action=action)
     return _of(peer, suffix, CheckStatus.PASS, code, detail=detail)
 

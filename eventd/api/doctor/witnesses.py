@@ -159,7 +159,7 @@ def _check_findings(state: WitnessState) -> Iterator[Check]:
 
 def _next_step(finding: HistoryFinding) -> str:
     if finding.kind == FindingKind.OLDER_COPY and is_of_files(finding.origin):
-        return "find out who writes to the lake: the newer files are in its copies, if anywhere"
+        return "find out who writes to the lake, and look for the newer files in back-ups of it"
     if finding.kind == FindingKind.OLDER_COPY:
         return "find out why the database is an older copy: the events that it lacks are at peers or in the lake"
     if finding.kind == FindingKind.REFUTED:

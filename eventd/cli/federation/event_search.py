@@ -156,7 +156,8 @@ async def describe(session: Session, id: IdArgument, group: GroupOption = "") ->
 
 
 def _describe_refuted(mark: Mapping[str, Any]) -> str:
-    return f"at {show_moment(mark['refutedAt'])}: {mark['tree']} does not have it, also not as leaf {mark['leaf']}"
+    at, leaf = show_moment(mark["refutedAt"]), mark["leaf"]
+    return f"at {at}: leaf {leaf} of {mark['tree']} is another event, and no leaf is this one"
 
 
 def _show(out: Output, answer: Mapping[str, Any]) -> None:

@@ -97,7 +97,7 @@ async def findings(
     session: Session,
     group: GroupOption = "",
     limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="Maximum number of rows.")] = 50,
-    after: Annotated[int, typer.Option("--after", metavar="ID", min=0, help="Show what follows after ID.")] = 0,
+    after: Annotated[int, typer.Option("--after", metavar="ID", min=0, help="Show findings older than ID.")] = 0,
 ) -> None:
     """List findings about trees, newest first: forks, rollbacks, and what could not be proven."""
     answer = await session.call("history.findings", group=await one_group(session, group), limit=limit, after=after)

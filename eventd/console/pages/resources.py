@@ -103,8 +103,10 @@ def _changed(changes: list[dict[str, Any]]) -> tuple[str, ...]:
         sent = "; its filter lets in more: stored events that it has left out will be sent, too"
         widened = sent if one.get("widens") else ""
         if left := one.get("narrows"):
-            widened += f"; its filter lets in less: only {' and '.join(map(str, left))} from now on, and other events"
-            widened += " that wait are not sent"
+            widened += (
+                f"; its filter is narrower: only {' and '.join(map(str, left))} are sent from now on; other events"
+            )
+            widened += " in the backlog are not sent"
             types = ", ".join(map(str, one.get("stops", ())))
             widened += f"; of the newest stored events, those of the types {types} are left out" if types else ""
         planned = _PLANNED.get(one["action"], one["action"])

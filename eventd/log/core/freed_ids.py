@@ -8,7 +8,7 @@ from eventd.store.engine.statements import execute
 
 
 def free_id(conn: Connection, topic_id: int, event_id: str, position: int) -> bool:
-    """Free an id whose latest record is at this position, and return whether it was; the record stays where it is.
+    """Free an id whose latest record is at this position; return whether it was freed. The record is not changed.
 
     False: the id is unknown, or meanwhile that of another record. The next event with this id is stored as a new one.
     Locks the head, because an append in another process may just have read the id.

@@ -24,8 +24,8 @@ def keep_hints(
 ) -> None:
     """Store the places of new events, with the position of each one at its sender and in this log.
 
-    `due`: when they are to be checked; None: not at all. Events without a place then have a row, too, which goes when
-    it was checked.
+    `due`: when they are to be checked; None: not at all. Events without a place then also get a row, which is
+    deleted after the check.
     """
     found = move_places(places, sent, stored)
     if not any(place.leaf for place in found):

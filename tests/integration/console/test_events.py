@@ -200,4 +200,7 @@ async def test_a_refuted_event_is_marked_in_the_search_and_on_its_page(site: Sit
     one = browser(site)
     await one.sign_in(READ)
     assert '<span class="state s-refuted">refuted</span>' in (await one.get("/console/events?group=edge")).text
-    assert "<code>eventd/edge/b/tree</code>, also not as leaf 7" in (await one.get("/console/events/edge/e1")).text
+    assert (
+        "leaf 7 of the tree <code>eventd/edge/b/tree</code> is another event"
+        in (await one.get("/console/events/edge/e1")).text
+    )

@@ -38,6 +38,6 @@ def test_a_narrower_filter_is_said_to_end_the_delivery_of_other_events() -> None
     }
     (line,) = _changed([change])
     assert line == (
-        "EventPeer site-c will be changed; its filter lets in less: only types dns.* from now on, and other events that"
-        " wait are not sent; of the newest stored events, those of the types a, b are left out."
+        "EventPeer site-c will be changed; its filter is narrower: only types dns.* are sent from now on; other"
+        " events in the backlog are not sent; of the newest stored events, those of the types a, b are left out."
     )
