@@ -155,6 +155,32 @@ def follow_rotations(rotations: Iterable[OpeningEntry], known: KnownKey | None) 
     return known
 
 
+def find_vouched(entry: OpeningEntry, rotations: Iterable[OpeningEntry], known: KnownKey | None) -> list[OpeningEntry]:
+    """Return the rotations, oldest first, of which a signature shows that they are of the node of an offered tree.
+
+    Such a one has the key of the tree or the known one, has signed the opening entry of the tree, or is signed by the
+    known key or one that follows it. A rotation is no leaf of the offered tree: without this, each program that passes
+    the offer on could add one.
+    Raises UnprovenNote for a wrong signature.
+    """
+    reached = {entry.opening.key.public} | ({known.public} if known else set())
+    found = list[OpeningEntry]()
+    for one in rotations:
+        public = one.opening.key.public
+        if public in reached or _is_rotated_from(entry, public) or any(_is_rotated_from(one, key) for key in reached):
+            # What an entry is signed by, further back, says nothing: who passes it on can add signatures.
+            reached.add(public)
+            found.append(one)
+    return found
+
+
+def _is_rotated_from(entry: OpeningEntry, public: bytes) -> bool:
+    before = entry.opening.previous
+    if before is None or entry.opening.reason is not OpeningReason.KEY:
+        return False
+    return entry.is_signed_by(NoteKey(str(before.origin), LOG_KEY, public))
+
+
 class Succession(StrEnum):
     """How a new tree fits to the last one that a witness holds of the same node."""
 

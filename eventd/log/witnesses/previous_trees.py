@@ -23,7 +23,8 @@ def judge_previous(
 
     `newest` is the tree that the node opened last, of those that are held, and `named` the one that the new tree names.
 
-    Where the one before it was never offered here, the opening entries of `rotations` may lead to one that was.
+    Where the one before it was never offered here, the opening entries of `rotations` may lead to one that was: only
+    those that `find_vouched` returns.
 
     Raises UnprovenNote for a tree that was opened before the last one, where other nodes than its own can offer it: it
     may be a true one, and then says nothing of the last one. It is not cosigned, because the node chooses the time.

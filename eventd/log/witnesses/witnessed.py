@@ -34,6 +34,7 @@ from federation.history.notes import NoteKey, SignedNote, read_note
 from federation.history.witnessing import (
     KeySource,
     check_offer,
+    find_vouched,
     read_rotations,
 )
 
@@ -152,6 +153,7 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
         return Decision(None, error)
     newest, before = read_last_of(conn, offered.topic_id, offered.node), entry.opening.previous
     named = find_witnessed(conn, offered.topic_id, str(before.origin)) if before else None
+    rotations = find_vouched(entry, rotations, known_key(conn, offered.topic_id, offered.node, LOG, offered.pins))
     found = judge_previous(offered, entry, rotations, newest, named) if newest else None
     values = WitnessedTree(
         origin=str(checkpoint.origin),

@@ -31,7 +31,7 @@ from eventd.store.engine.database import Connection
 from eventd.testing import NOW
 from federation.history.entries import OpeningReason
 from federation.history.fork_file import ForkFile, check_fork
-from federation.history.notes import SignedNote, read_note
+from federation.history.notes import SignedNote, read_note, sign_text
 from federation.history.witnessing import KeySource, Offer
 from tests.support import plain_history as plain
 from tests.support.growing_tree import FIRST, SECOND, GrowingTree
@@ -270,6 +270,32 @@ async def test_a_rotation_that_the_known_key_did_not_sign_leads_nowhere(witness:
     other = GrowingTree("w", node="b")
     assert await witness.refused(replace(third.offer(), rotations=(other.entries[0],))) == "malformed"
     assert await witness.keys() == [("shared", public(FIRST))]
+
+
+@pytest.mark.parametrize("body", ["x", "other"])
+async def test_a_rotation_that_another_node_has_made_connects_no_trees(witness: WitnessLog, body: str) -> None:
+    """It says what the second tree follows, which the witness was never offered: truly or not, it is no proof."""
+    first = GrowingTree().grow("x")
+    await witness.cosigned(first.offer())
+    stated = GrowingTree().grow(body).previous_at()
+    made = GrowingTree("u", SECOND, OpeningReason.KEY, stated)
+    third = GrowingTree("v", reason=OpeningReason.EPOCH, previous=GrowingTree("u").previous_at())
+    assert await witness.cosigned(replace(third.offer(), rotations=(made.entries[0],))) == 1
+    assert await witness.found() == [("unproven", 2, 1)]
+
+
+async def test_a_signature_that_was_added_to_a_rotation_vouches_for_no_key(witness: WitnessLog) -> None:
+    first = GrowingTree().grow("x")
+    await witness.cosigned(first.offer())
+    between = GrowingTree("u", Ed25519PrivateKey.from_private_bytes(b"3" * 32))
+    made = GrowingTree("u", SECOND, OpeningReason.KEY, GrowingTree().grow("other").previous_at())
+    second = GrowingTree("v", FIRST, OpeningReason.KEY, between.previous_at(), between.signer)
+    added = read_note(second.entries[0][1:])
+    added = added.add(sign_text(added.text, made.signer))
+    third = GrowingTree("w", reason=OpeningReason.EPOCH, previous=second.previous_at())
+    rotations = (made.entries[0], b"\x00" + added.encode())
+    assert await witness.cosigned(replace(third.offer(), rotations=rotations)) == 1
+    assert await witness.found() == [("unproven", 2, 1)]
 
 
 async def test_a_key_that_was_lost_needs_a_new_pin(witness: WitnessLog) -> None:
