@@ -1,6 +1,7 @@
 """Refuted events: records whose node's tree shows that the node never admitted them.
 
-The record stays where it is, and is marked. Its id is free, so that the true event with this id can be stored.
+The record stays where it is, and is marked. Its id is free, so that the true event with this id can be stored; that of
+a refresh is the id of the first record of the event again.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from eventd.log.core.freed_ids import free_id
+from eventd.log.core.freed_ids import find_refreshed, free_id, give_back_id
+from eventd.log.core.head import lock_head
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, fetch_in, insert_row
 
@@ -25,10 +27,20 @@ class RefutedRecord(NamedTuple):
     refuted_at: int
 
 
-def keep_refuted(conn: Connection, topic_id: int, record: RefutedRecord) -> None:
-    """Mark a record as refuted, and free its id. Locks the head."""
-    free_id(conn, topic_id, record.event_id, record.position)
+def keep_refuted(conn: Connection, topic_id: int, record: RefutedRecord) -> bool:
+    """Mark a record as refuted, and take its id from it; return whether the id is free now. Locks the head.
+
+    Otherwise it is that of another record of the event: of the first one, if this is a forged refresh of it.
+    """
+    lock_head(conn)
+    first = find_refreshed(conn, topic_id, record.event_id, record.position)
+    if first is not None and not read_refuted_at(conn, topic_id, [first]):
+        give_back_id(conn, topic_id, record.event_id, first)
+        is_free = False
+    else:
+        is_free = free_id(conn, topic_id, record.event_id, record.position)
     insert_row(conn, "refuted_events", {"topic_id": topic_id} | record._asdict(), "ON CONFLICT DO NOTHING")
+    return is_free
 
 
 def find_refuted(conn: Connection, topic_id: int, event_id: str) -> list[RefutedRecord]:

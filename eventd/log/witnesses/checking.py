@@ -351,13 +351,13 @@ def keep_checked(conn: Connection, topic_id: int, rows: Sequence[CheckedRow], no
 
 def _keep_refuted(conn: Connection, topic_id: int, event: RefutedEvent, now: int) -> bool:
     record = RefutedRecord(event.position, event.event_id, event.tree.origin, event.leaf, now)
-    keep_refuted(conn, topic_id, record)
+    is_free = keep_refuted(conn, topic_id, record)
     held = find_witnessed(conn, topic_id, event.tree.origin)
     detail = (
         f"{event.sender} sent the event {event.event_id} (position {event.position}, digest {event.digest}) as leaf"
         f" {event.leaf} of {event.tree.origin}: the hash there is {event.other.hex()}, that of the event is"
-        f" {event.hash.hex()}, and none of {event.tree.size} leaves has it. Its id is free again: have the true event"
-        " sent again"
+        f" {event.hash.hex()}, and none of {event.tree.size} leaves has it."
+        + (" Its id is free again: have the true event sent again" if is_free else " Another record has its id")
     )
     found = NewFinding(
         origin=event.tree.origin,

@@ -9,6 +9,7 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.freed_ids import free_id
 from eventd.log.core.scan import scan
+from eventd.log.core.values import Outcome
 from eventd.log.history.hints import find_hint, keep_hints, read_hints
 from eventd.log.history.pruning import SurplusTiles, delete_tiles
 from eventd.log.history.refuted import find_refuted, read_refuted_at
@@ -159,6 +160,31 @@ async def test_a_forged_event_is_refuted_and_its_id_is_free(checked: Checked) ->
     assert len(await checked.bodies()) == 2, "the record stays"
     await emit(checked.log, checked.topic, "e2", path="a,other")
     assert await checked.ids() == (2, 2), "the true event gets in"
+
+
+async def test_the_id_of_a_refuted_refresh_is_that_of_the_true_event_again(checked: Checked) -> None:
+    log, topic = checked.log, checked.topic
+    true, *refreshes = (draft("e1", path="a,hub", expires=NOW + days * DAY) for days in (1, 2, 3))
+    await log.append(topic, [true])
+    for refresh in refreshes:
+        await log.append(topic, [refresh])
+    await log.database.write(keep_hints, topic, [LeafPlace(1, 1, TREE)], [1, 2, 3], [1, 2, 3], NOW)
+    await checked.pull(GrowingTree().grow(*(await checked.bodies())[:1], "x", "y"))
+    assert await checked.check(LATER) == (1, 2, 0)
+    assert [mark.position for mark in await log.database.read(find_refuted, topic, "e1")] == [3, 2]
+    again = await log.append(topic, [true])
+    assert (list(again.outcomes), list(again.positions)) == ([Outcome.DUPLICATE], [1])
+    assert await checked.ids() == (1, 1)
+
+
+async def test_a_forged_event_and_its_forged_refresh_leave_the_id_free(checked: Checked) -> None:
+    log, topic = checked.log, checked.topic
+    for days in (1, 2):
+        await log.append(topic, [draft("e1", path="a,hub", expires=NOW + days * DAY)])
+    await log.database.write(keep_hints, topic, [LeafPlace(1, 1, TREE)], [1, 2], [1, 2], NOW)
+    await checked.pull(GrowingTree().grow("x", "y"))
+    assert await checked.check(LATER) == (0, 2, 0)
+    assert await checked.ids() == (0, 0)
 
 
 async def test_a_true_event_under_a_false_hint_is_found_and_the_hint_corrected(checked: Checked) -> None:
