@@ -6,14 +6,16 @@ landing exist that it replaces, the node can compare, and signs nothing that it 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from eventd.lake.coverage import Span, choose, holes
-from eventd.lake.file_tree import FileTree, LineKind, read_line
-from eventd.lake.layout import ARCHIVE, LANDING, SegmentName, parse_name, parse_path, slug
+from eventd.lake.file_tree import LineKind, read_line
+from eventd.lake.layout import ARCHIVE, LANDING, LedgerSlug, SegmentName, parse_name, parse_path, slug
 from eventd.lake.listed_files import read_small
 from eventd.lake.manifest import Manifest, Unreadable, decode
 from eventd.lake.reader import read_segment
@@ -24,8 +26,61 @@ from eventd.lake.writer import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Digests = Mapping[str, Collection[str]]
-"""The digests that the manifests of segments may have, by the name of the segment."""
+
+class LandingAuthor(Enum):
+    """Who wrote a segment of the landing. `UNSIGNED`: the node signs nothing of it, such as one that is older than its
+    tree; `FOREIGN`: another program, as far as the node signs what it writes itself."""
+
+    SIGNED = "signed"
+    UNSIGNED = "unsigned"
+    FOREIGN = "foreign"
+
+
+class SignedLines:
+    """The lines of a tree, by segment. `lines` is None if those in the lake are not the ones that the node added.
+
+    `archives`: the names of the segments of the archive that have a line.
+    """
+
+    def __init__(self, lines: Iterable[str] | None) -> None:
+        self.archives = set[str]()
+        self._digests: dict[str, tuple[str, ...]] = {}
+        self._begins: dict[str, int] = {}
+        self._by_ledger = defaultdict[LedgerSlug, list[tuple[int, str]]](list)
+        for line in map(read_line, lines or ()):
+            if line is None:
+                continue
+            if line.kind is LineKind.SHIP and (place := parse_name(line.name)) is not None:
+                if line.name not in self._digests and place.tree == LANDING:
+                    self._by_ledger[place.ledger].append((place.after, line.name))
+                self._digests[line.name] = (*self._digests.get(line.name, ()), *line.values)
+            elif line.kind is LineKind.ARCHIVE:
+                self.archives.add(line.name)
+            elif line.kind is LineKind.BEGIN:
+                self._begins[line.name] = int(line.values[0])
+        for names in self._by_ledger.values():
+            names.sort()
+
+    def is_older(self, place: SegmentName) -> bool:
+        """Return whether a segment is older than the tree, so that it has no line."""
+        return place.upto <= self._begins.get(place.book.value, 0)
+
+    def is_shipped(self, place: SegmentName, manifest: bytes) -> bool:
+        """Return whether the node has shipped this segment with this manifest."""
+        return sha256(manifest).hexdigest() in self._digests.get(place.name, ())
+
+    def author(self, place: SegmentName, manifest: bytes) -> LandingAuthor:
+        """Return who wrote a segment of the landing with this manifest."""
+        if self.is_shipped(place, manifest):
+            return LandingAuthor.SIGNED
+        return LandingAuthor.UNSIGNED if self.is_older(place) else LandingAuthor.FOREIGN
+
+    def within(self, place: SegmentName) -> list[SegmentName]:
+        """Return the segments with lines whose rows are in the range of this one."""
+        names = self._by_ledger.get(place.ledger, [])
+        first, last = (bisect_left(names, (number, "")) for number in (place.after, place.upto))
+        found = (parse_name(name) for _, name in names[first:last])
+        return [one for one in found if one is not None and one.upto <= place.upto]
 
 
 def archived_segments(storage: Storage, node: str, epoch: str) -> Iterator[SegmentName]:
@@ -37,26 +92,22 @@ def archived_segments(storage: Storage, node: str, epoch: str) -> Iterator[Segme
 
 
 def verified_archives(
-    storage: Storage, node: str, tree: FileTree, places: Collection[SegmentName]
+    storage: Storage, node: str, lines: SignedLines, places: Collection[SegmentName]
 ) -> Iterator[tuple[SegmentName, bytes]]:
-    """Yield those of these segments of the archive that have no line in the tree and the rows of segments that have
-    one, each with its manifest. Raises LakeUnavailable."""
-    digests, signed = defaultdict[str, set[str]](set), set[str]()
-    for line in map(read_line, tree.all_lines() or ()):
-        if line is not None and line.kind is LineKind.SHIP:
-            digests[line.name].update(line.values)
-        elif line is not None and line.kind is LineKind.ARCHIVE:
-            signed.add(line.name)
+    """Yield each of these segments of the archive, once it is compared. Raises LakeUnavailable.
+
+    With it comes its manifest if it has no line in the tree and the rows of segments that have one; otherwise nothing.
+    """
     for place in places:
-        text = b"" if place.name in signed else read_small(storage, [place.manifest]).get(place.manifest, b"")
-        if text and is_copy(storage, node, place, text, digests):
-            yield place, text
+        is_known = place.name in lines.archives or lines.is_older(place)
+        text = b"" if is_known else read_small(storage, [place.manifest]).get(place.manifest, b"")
+        yield place, text if text and is_copy(storage, node, place, text, lines) else b""
 
 
-def is_copy(storage: Storage, node: str, place: SegmentName, text: bytes, digests: Digests) -> bool:
+def is_copy(storage: Storage, node: str, place: SegmentName, text: bytes, lines: SignedLines) -> bool:
     """Return whether a segment of the archive with this manifest has the rows of segments of the landing whose
-    manifests have one of these digests. Raises LakeUnavailable."""
-    parts = _parts(storage, place, digests)
+    manifests have these lines. Raises LakeUnavailable."""
+    parts = _parts(storage, place, lines)
     try:
         whole = decode(text, Manifest)
         if not parts or not _describes(whole, node, place, parts):
@@ -72,18 +123,11 @@ def is_copy(storage: Storage, node: str, place: SegmentName, text: bytes, digest
     return begin == int(rows.num_rows)
 
 
-def _parts(storage: Storage, place: SegmentName, digests: Digests) -> list[Segment]:
-    """Return the segments with these digests whose rows a segment of the archive has; none if some are missing."""
-    names = (parse_name(name) for name in digests)
-    within = [
-        one
-        for one in names
-        if one is not None
-        and (one.tree, one.ledger) == (LANDING, place.ledger)
-        and place.after <= one.after <= one.upto <= place.upto
-    ]
+def _parts(storage: Storage, place: SegmentName, lines: SignedLines) -> list[Segment]:
+    """Return the segments with lines whose rows a segment of the archive has; none if some are missing."""
+    within = lines.within(place)
     texts = read_small(storage, [one.manifest for one in within])
-    kept = [one for one in within if sha256(texts.get(one.manifest, b"")).hexdigest() in digests[one.name]]
+    kept = [one for one in within if lines.is_shipped(one, texts.get(one.manifest, b""))]
     chosen = choose(kept)
     if holes(chosen, Span(place.after, place.upto)):
         return []

@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from eventd.lake.archive_checks import LandingAuthor
 from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.expiry import Expiry, Mark, read_expiry, write_expiry
 from eventd.lake.file_tree import TREES, without_replaced
@@ -87,6 +88,18 @@ Announce = Callable[[SegmentName, str, bytes], None]
 """A function that gets the place of a new segment of the archive, its node, and its manifest before this is written."""
 
 
+class ArchiveSigning(Protocol):
+    """What a node with a key says of the segments that it archives. Both raise LakeUnavailable."""
+
+    def announce(self, place: SegmentName, node: str, manifest: bytes) -> None:
+        """Sign a new segment of the archive, before its manifest is written: see `Announce`."""
+        ...
+
+    def author(self, place: SegmentName, node: str, manifest: bytes) -> LandingAuthor:
+        """Return who wrote a segment of the landing with this manifest."""
+        ...
+
+
 def compacting(
     storage: Storage,
     nodes: Collection[str],
@@ -95,18 +108,19 @@ def compacting(
     after: int,
     grace: int = GRACE,
     most: int = ARCHIVE_ROWS,
-    announce: Announce | None = None,
+    signing: ArchiveSigning | None = None,
 ) -> Iterator[Done]:
     """Compact the closed days of the nodes with these names, and yield the result of each step.
 
     A day is closed `after` microseconds past its end. Data files that an interrupted run left are deleted immediately;
     segments that a file of the archive replaces are deleted when that file is `grace` microseconds old. `most`: see
-    `ARCHIVE_ROWS`; `announce`: see `Announce`. Raises LakeUnavailable, MissingExtra.
+    `ARCHIVE_ROWS`. With `signing`, segments that another program wrote or changed stay as they are. Raises
+    LakeUnavailable, MissingExtra.
     """
     names = {slug(node): node for node in nodes}
     for key, files in sorted(_list(storage, names).items()):
         storage.delete(place.data for place in files.unfinished if _is_left_over(place, files))
-        yield from _compact(storage, names[key.slug], files, now, after, most, announce)
+        yield from _compact(storage, names[key.slug], files, now, after, most, signing)
         yield from _remove_archived(storage, files, now - grace)
 
 
@@ -173,21 +187,43 @@ def _is_left_over(place: SegmentName, files: _Files) -> bool:
 
 
 def _compact(
-    storage: Storage, node: str, files: _Files, now: int, after: int, most: int, announce: Announce | None
+    storage: Storage, node: str, files: _Files, now: int, after: int, most: int, signing: ArchiveSigning | None
 ) -> Iterator[Done]:
     by_day: defaultdict[str, list[SegmentName]] = defaultdict(list)
     for place in choose([place for place in files.landing if holes(files.archive, Span(place.after, place.upto))]):
         if _end_of(place.day) + after <= now:
             by_day[place.day].append(place)
     for day, places in sorted(by_day.items()):
-        for run in _runs(_read_manifests(storage, places), most):
-            for segment in _merge(storage, node, day, run, now, announce):
-                files.archive.append(segment.place)
-                yield Done(compacted=len(segment.manifest.replaces))
+        for segments, announce in _by_author(storage, node, places, signing):
+            for run in _runs(segments, most):
+                for segment in _merge(storage, node, day, run, now, announce):
+                    files.archive.append(segment.place)
+                    yield Done(compacted=len(segment.manifest.replaces))
+
+
+def _by_author(
+    storage: Storage, node: str, places: Sequence[SegmentName], signing: ArchiveSigning | None
+) -> Iterator[tuple[list[Segment], Announce | None]]:
+    """Yield the segments to archive, each group with the function that signs its archive, if the node may sign that.
+
+    The bytes that are compared with the lines of the node are those that are merged: a manifest may change at any time.
+    """
+    texts = read_small(storage, [place.manifest for place in places])
+    if signing is None:
+        yield _decode_manifests(places, texts), None
+        return
+    groups = defaultdict[LandingAuthor, list[SegmentName]](list)
+    for place in places:
+        groups[signing.author(place, node, texts.get(place.manifest, b""))].append(place)
+    yield _decode_manifests(groups[LandingAuthor.SIGNED], texts), signing.announce
+    yield _decode_manifests(groups[LandingAuthor.UNSIGNED], texts), None
 
 
 def _read_manifests(storage: Storage, places: Sequence[SegmentName]) -> list[Segment]:
-    texts = read_small(storage, [place.manifest for place in places])
+    return _decode_manifests(places, read_small(storage, [place.manifest for place in places]))
+
+
+def _decode_manifests(places: Sequence[SegmentName], texts: Mapping[str, bytes]) -> list[Segment]:
     segments = []
     for place in places:
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from eventd.egress.lake.archive_signer import ArchiveSigner
 from eventd.egress.lake.coverage import LakeCoverage, read_coverage, read_lost, read_states
 from eventd.egress.lake.node_state import describe, segments_of, with_floors
 from eventd.egress.lake.protocol import (
@@ -36,7 +37,7 @@ from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
 from eventd.lake.extract import Extract, LedgerSnapshot, Memory, read_floors, read_ledger, read_state
 from eventd.lake.extract.history import read_open_trees
-from eventd.lake.layout import LedgerKey, SegmentName, landing
+from eventd.lake.layout import LedgerKey, landing
 from eventd.lake.manifest import LostRows, NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake
@@ -123,6 +124,7 @@ class Shipper:
         self._round: _Round | None = None
         self._tidying: Iterator[Done] | None = None
         self._files: StateSigner | None = None
+        self._verified = set[str]()
 
     def answer(self, request: ShipRequest) -> Answer:
         """Take the next step of a round, with what witnesses have said of the files since."""
@@ -157,12 +159,12 @@ class Shipper:
         return TidyResult(compacted=done.compacted, removed=done.removed, more=True)
 
     def _pieces(self, storage: Storage, nodes: list[str], now: int) -> Iterator[Done]:
+        archives = ArchiveSigner(storage, self._signer, self._known, self._verified)
         if keep := self._terms.retention:
             yield from retaining(storage, nodes, now=now, keep=keep)
         if after := self._terms.compact_after:
-            announce = self._announce_archive
-            yield from compacting(storage, nodes, now=now, after=after, announce=announce)
-        for _ in self._signer.verify_archives(nodes, self._known):
+            yield from compacting(storage, nodes, now=now, after=after, signing=archives)
+        for _ in archives.verify(nodes):
             yield Done()
 
     def _step(self, now: int) -> Answer:
@@ -172,6 +174,7 @@ class Shipper:
             self._round = _Round(state, now, [(node, book) for node in state.nodes for book in _ORDER])
             if self._coverage is not None and self._coverage.epoch != state.epoch:
                 self._coverage = None
+                self._tidying = None  # it signs in the epoch that it began in
             if state.epoch != look.epoch:
                 return self._step(now)  # the state was rewritten meanwhile
         enrol = self._reach_lake(self._round.state, look, now)
@@ -362,9 +365,6 @@ class Shipper:
             state = replace(state, segments=segments_of(state.node, self._known))
         self._known.states[state.node] = self._signer.write(state, self._known, self._cosigned.get(state.node, ""))
         self._state_written_at[state.node] = now
-
-    def _announce_archive(self, place: SegmentName, node: str, manifest: bytes) -> None:
-        self._signer.archived(place, node, manifest, self._known)
 
     @property
     def _signer(self) -> StateSigner:

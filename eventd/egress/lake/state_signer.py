@@ -5,7 +5,7 @@ Without a key file there is no history to sign with, and the lake is as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from eventd.egress.lake.coverage import LakeCoverage, read_states
 from eventd.egress.lake.protocol import FilesOffer, SignedFiles
-from eventd.lake.archive_checks import archived_segments, verified_archives
+from eventd.lake.archive_checks import SignedLines
 from eventd.lake.file_tree import (
     FileTree,
     LineKind,
@@ -59,8 +59,6 @@ class StateSigner:
         self._trees: dict[tuple[str, str], FileTree] = {}
         self._dropped: dict[tuple[str, str, Ledger], int] = {}
         self._compared: dict[str, tuple[Mapping[Ledger, int], str]] = {}
-        self._archived = set[str]()
-        """The names of segments of the archive that have a line, or that the node did not verify."""
 
     def shipped(self, name: str, node: str, manifest: bytes, known: LakeCoverage) -> None:
         """Add a segment that is about to get this manifest. Raises LakeUnavailable."""
@@ -74,7 +72,6 @@ class StateSigner:
         """
         if (keys := self._keys()) is None:
             return
-        self._archived.add(place.name)
         line = line_of(LineKind.ARCHIVE, place.name, manifest)
         if place.epoch == known.epoch:
             self._tree(node, known, keys).add([line])
@@ -86,20 +83,15 @@ class StateSigner:
             cosigned = "" if state.tree is None else state.tree.cosigned
             write_state(self._storage, tree.sign(state, keys.log, cosigned))
 
-    def verify_archives(self, nodes: Iterable[str], known: LakeCoverage) -> Iterator[SegmentName]:
-        """Add the segments of the archive that another program wrote, if they have the rows of signed ones.
-
-        Yields each; of others, this is not asked again. Raises LakeUnavailable.
-        """
+    def signed_lines(self, node: str, epoch: str, known: LakeCoverage) -> SignedLines | None:
+        """Return the lines of the node's tree in an epoch; None without one. Raises LakeUnavailable."""
         if (keys := self._keys()) is None:
-            return
-        for node in nodes:
-            there = archived_segments(self._storage, node, known.epoch)
-            if new := [place for place in there if place.name not in self._archived]:
-                self._archived.update(place.name for place in new)
-                for place, manifest in verified_archives(self._storage, node, self._tree(node, known, keys), new):
-                    self.archived(place, node, manifest, known)
-                    yield place
+            return None
+        if epoch == known.epoch:
+            return SignedLines(self._tree(node, known, keys).all_lines())
+        state = read_states(self._storage, [node], epoch).get(node)
+        tree = None if state is None else FileTree.resume(self._storage, state, _public(keys))
+        return None if tree is None else SignedLines(tree.all_lines())
 
     def offers(self, known: LakeCoverage, held: Mapping[str, Iterable[int]]) -> tuple[FilesOffer, ...]:
         """Return the checkpoints in the states of the nodes, with consistency proofs from the smaller sizes in `held`.

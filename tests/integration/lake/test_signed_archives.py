@@ -1,0 +1,125 @@
+"""What a node with a key signs of the archive: only rows that it shipped itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from eventd.egress.lake.archive_signer import ArchiveSigner
+from eventd.egress.lake.coverage import LakeCoverage, read_coverage
+from eventd.egress.lake.state_signer import StateSigner
+from eventd.errors import Unavailable
+from eventd.lake.compaction import DAY, compacting
+from eventd.lake.file_tree import LineKind, lines_folder, read_line, read_lines
+from eventd.lake.layout import ARCHIVE, LANDING
+from eventd.lake.manifest import encode
+from eventd.lake.storage import Storage, connect
+from eventd.lake.writer import Segment
+from eventd.runtime.chance import SYSTEM
+from eventd.witnessing.node_keys import load_history_keys
+from tests.support.lakes import EPOCH, NOON, ship, ship_state
+
+NODE = "site-a"
+LATER = NOON + 3 * DAY
+
+
+class SigningNode:
+    """A node with a key, with the lake that it has shipped to."""
+
+    def __init__(self, storage: Storage, keys: Path, *, older: int = 0) -> None:
+        """`older`: the number of segments from the time before it had a key."""
+        self.storage = storage
+        self.segments = [ship(storage, number, number + 1) for number in range(older)]
+        load_history_keys(keys, SYSTEM)
+        ship_state(storage, older)
+        self.known = read_coverage(storage, [NODE], EPOCH)
+        self.signer = StateSigner(storage, keys, SYSTEM)
+        self.verified = set[str]()
+        self.write_state()
+
+    def write_state(self) -> None:
+        self.known.states[NODE] = self.signer.write(self.known.states[NODE], self.known)
+
+    def ship(self) -> Segment:
+        after = self.segments[-1].upto if self.segments else 0
+        segment = ship(self.storage, after, after + 1)
+        manifest = segment.place.manifest
+        self.signer.shipped(segment.place.name, NODE, self.storage.read_many([manifest])[manifest], self.known)
+        self.segments.append(segment)
+        return segment
+
+    def archives(self, known: LakeCoverage | None = None) -> ArchiveSigner:
+        return ArchiveSigner(self.storage, self.signer, known or self.known, self.verified)
+
+    def lines(self, kind: LineKind) -> list[str]:
+        state = self.known.states[NODE]
+        assert state.tree is not None
+        folder = lines_folder(NODE, EPOCH, state.tree.note.split("\n")[0].rpartition("/")[2])
+        return [line.name for line in map(read_line, read_lines(self.storage, folder)) if line and line.kind is kind]
+
+    def files(self, tree: str) -> list[str]:
+        """Return the names of all segments of a folder of the lake."""
+        return [one.path.removesuffix(".json") for one in self.storage.list(tree) if one.path.endswith(".json")]
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Storage:
+    return connect(str(tmp_path / "lake"))
+
+
+def edit(storage: Storage, segment: Segment) -> None:
+    """Change a segment as another program does, so that its manifest fits."""
+    storage.put(segment.place.manifest, encode(replace(segment.manifest, written_at=segment.manifest.written_at + 1)))
+
+
+def test_a_node_archives_no_segment_that_another_program_changed(lake: Storage, keys: Path) -> None:
+    node = SigningNode(lake, keys)
+    first, changed, last = (node.ship() for _ in range(3))
+    edit(lake, changed)
+    for later in (LATER, LATER + 3 * DAY):
+        list(compacting(lake, [NODE], now=later, after=1, signing=node.archives()))
+    assert node.files(LANDING) == [changed.place.name], "the rest is archived, and this stays for the audit"
+    assert len(node.files(ARCHIVE)) == 2
+    assert node.lines(LineKind.ARCHIVE) == node.files(ARCHIVE)
+    assert [first.upto, last.after] == [changed.after, changed.upto]
+
+
+def test_a_node_archives_what_is_older_than_its_key_without_signing_it(lake: Storage, keys: Path) -> None:
+    node = SigningNode(lake, keys, older=2)
+    node.ship()
+    assert sum(one.compacted for one in compacting(lake, [NODE], now=LATER, after=1, signing=node.archives())) == 3
+    older, own = node.files(ARCHIVE)
+    assert node.lines(LineKind.ARCHIVE) == [own]
+    assert [*node.archives().verify([NODE])] != []
+    assert [*node.archives().verify([NODE])] == [], "each is compared once"
+    assert node.lines(LineKind.ARCHIVE) == [own], older
+
+
+def test_an_outage_leaves_no_archive_of_another_program_unsigned(
+    lake: Storage, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = SigningNode(lake, keys)
+    for _ in range(2):
+        node.ship()
+    list(compacting(lake, [NODE], now=LATER, after=1, most=1))
+    verifying = node.archives().verify([NODE])
+    next(verifying)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lake), "read_many", _unavailable)
+        with pytest.raises(Unavailable):
+            next(verifying)
+    assert len([*node.archives().verify([NODE])]) == 1, "that which was not compared"
+    assert node.lines(LineKind.ARCHIVE) == node.files(ARCHIVE)
+
+
+def _unavailable(*_: object) -> None:
+    raise Unavailable("the lake cannot be reached")
