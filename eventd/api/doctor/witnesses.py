@@ -25,7 +25,7 @@ NOT_COSIGNED = HOUR
 CHECKED_WITHIN = 60 * SECOND
 """From this delay of a check on, in microseconds, it is reported."""
 MOST_SHOWN = 5
-"""How many findings of a group are listed: the newest."""
+"""How many findings of each kind a group's checks list: the newest."""
 _CODES = {
     FindingKind.FORK: "history-fork",
     FindingKind.REFUTED: "history-refuted",

@@ -45,7 +45,7 @@ OPEN_KINDS: Final = (
     FindingKind.OLDER_COPY,
     FindingKind.UNPROVEN,
 )
-"""The kinds that an operator should look at."""
+"""The kinds that an operator should look at, the worst first."""
 
 
 class HistoryFinding(NamedTuple):
@@ -116,13 +116,15 @@ def read_findings(
 
 
 def read_open(conn: Connection, topic_id: int, *, limit: int) -> list[HistoryFinding]:
-    """Return the findings of `OPEN_KINDS` that no operator has confirmed, newest first."""
-    kinds = ", ".join("?" * len(OPEN_KINDS))
+    """Return the findings that no operator has confirmed, up to `limit` of each of `OPEN_KINDS`, the newest first.
+
+    Each kind has its own limit: many refuted events must not hide a fork.
+    """
     sql = (
-        f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND kind IN ({kinds}) AND confirmed_at IS NULL"
+        f"SELECT {_COLUMNS} FROM history_findings WHERE topic_id = ? AND kind = ? AND confirmed_at IS NULL"
         f" ORDER BY id DESC LIMIT {int(limit)}"
     )
-    return [HistoryFinding(*row) for row in fetch(conn, sql, (topic_id, *(kind.value for kind in OPEN_KINDS)))]
+    return [HistoryFinding(*row) for kind in OPEN_KINDS for row in fetch(conn, sql, (topic_id, kind.value))]
 
 
 def read_forks(conn: Connection, topic_id: int, since: int) -> list[HistoryFinding]:

@@ -511,6 +511,16 @@ async def test_findings_are_read_from_the_newest_on(witness: WitnessLog) -> None
     assert await read(read_open, witness.topic, limit=2) == []
 
 
+async def test_later_findings_of_another_kind_do_not_hide_a_fork(witness: WitnessLog) -> None:
+    def keep(conn: Connection) -> None:
+        for number, kind in enumerate([FindingKind.FORK, *[FindingKind.REFUTED] * 3, FindingKind.UNPROVEN]):
+            keep_finding(conn, witness.topic, NewFinding(f"t{number}", "a", kind, 1, 1, "", "", ""), number)
+
+    await witness.log.database.write(keep)
+    found = await witness.log.database.read(read_open, witness.topic, limit=2)
+    assert [one.origin for one in found] == ["t0", "t3", "t2", "t4"], "the worst kind first"
+
+
 async def test_a_reset_forgets_the_trees_of_a_node_and_is_recorded(witness: WitnessLog) -> None:
     tree = GrowingTree().grow("x")
     await witness.cosigned(tree.offer())
