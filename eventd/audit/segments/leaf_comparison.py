@@ -22,13 +22,14 @@ from eventd.lake.reader import read_segment
 from eventd.lake.storage import FileReader
 from eventd.lake.writer import Segment
 from federation.history.merkle import HASH_SIZE
+from federation.history.tiles import TILE_WIDTH
 
 LEAVES: Final = 262_144
 """Maximum number of leaves of a task: their digests take 8 MiB."""
 MOST_OTHERS: Final = 1_000
 """Maximum number of rows that a task returns, each of which has to be looked for in the whole lake."""
 _COLUMNS: Final = ("own", "group", "tree", "leaf", "digest")
-_NAMED: Final = ("id", "source", "event_at")
+_NAMED: Final = ("id", "source", "event_at", "recorded_at")
 
 
 class ComparedSegment(msgspec.Struct, frozen=True, array_like=True):
@@ -49,7 +50,8 @@ class ComparedSegment(msgspec.Struct, frozen=True, array_like=True):
 class LeafTask(NamedTuple):
     """Leaves of a tree from index `first` to before `end`, at most `LEAVES`.
 
-    `origin` are the segments of the node that may have them, `others` those of other nodes.
+    `origin` are the segments of the node that may have them, `others` those of other nodes. Leaves of the tiles
+    `skipped` are not compared: the node's own rows of them were not compared with the tree.
     """
 
     group: str
@@ -59,12 +61,14 @@ class LeafTask(NamedTuple):
     end: int
     origin: Sequence[ComparedSegment]
     others: Sequence[ComparedSegment]
+    skipped: Sequence[int] = ()
 
 
 class OtherRow(msgspec.Struct, frozen=True, array_like=True):
     """A row of an event of `source` at the node `peer` that does not have the digest of the leaf in the origin's tree.
 
-    `event_at` is the time at which the event was observed (microseconds).
+    `event_at` is the time at which the event was observed, as its publisher stated, `recorded_at` the time at which the
+    peer recorded it (microseconds).
     """
 
     group: str
@@ -76,6 +80,7 @@ class OtherRow(msgspec.Struct, frozen=True, array_like=True):
     id: str
     digest: bytes
     event_at: Time
+    recorded_at: Time
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(list[OtherRow])
@@ -89,8 +94,8 @@ def decode_rows(data: bytes) -> list[OtherRow]:
 def compare_leaves(task: LeafTask, lake: FileReader) -> bytes:
     """Return, encoded, the rows of other nodes with a leaf in the task's range and another digest than the origin's.
 
-    Leaves of which the origin has no row are left out: nothing is known of them. Raises DamagedSegment and
-    LakeUnavailable.
+    Leaves of which the origin has no row, or only an unchecked one, are left out: nothing is known of them. Raises
+    DamagedSegment and LakeUnavailable.
     """
     known = np.zeros((task.end - task.first, HASH_SIZE), np.uint8)
     present = np.zeros(task.end - task.first, bool)
@@ -98,6 +103,8 @@ def compare_leaves(task: LeafTask, lake: FileReader) -> bytes:
         _, leaf, digests = _read(task, one, lake, own=True)
         known[leaf - task.first] = digests
         present[leaf - task.first] = True
+    for tile in task.skipped:
+        present[max(tile * TILE_WIDTH - task.first, 0) : (tile + 1) * TILE_WIDTH - task.first] = False
     found: list[OtherRow] = []
     for one in task.others:
         if len(found) >= MOST_OTHERS:
@@ -137,7 +144,7 @@ def _named(
     with name_damage(one.name):
         table = read_segment(lake, one.segment, [*_NAMED]).take(rows)
     peer = one.manifest.node
-    times = Columns(table).numbers("event_at")
+    observed, recorded = (Columns(table).numbers(name) for name in ("event_at", "recorded_at"))
     for at, row in enumerate(table.select(["id", "source"]).to_pylist()):
         yield OtherRow(
             task.group,
@@ -148,5 +155,6 @@ def _named(
             row["source"],
             row["id"],
             digests[at].tobytes(),
-            int(times[at]),
+            int(observed[at]),
+            int(recorded[at]),
         )

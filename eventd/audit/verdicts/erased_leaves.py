@@ -20,6 +20,7 @@ from eventd.audit.segments.tree_leaves import TreeLeaves
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.audit.verdicts.tree_checks import LeafHole, TreeEvidence, proves_leaves
 from eventd.lake.writer import Segment
+from federation.history.checkpoints import LogOrigin
 from federation.history.entries import event_entry
 from federation.history.merkle import hash_leaf
 from federation.history.tiles import TILE_WIDTH
@@ -54,21 +55,25 @@ def find_held(
     holes: Sequence[tuple[TreeEvidence, LeafHole]], segments: Sequence[tuple[Segment, TreeLeaves]], rows: LedgerRows
 ) -> list[HeldEvent]:
     """Return the events at peers that the trees prove to be leaves of these holes. `segments`: those of `events`."""
-    trees = {(tree.origin.group, tree.origin.tree): tree for tree, _ in holes}
-    sought: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    trees = {tree.origin: tree for tree, _ in holes}
+    sought: defaultdict[LogOrigin, set[int]] = defaultdict(set)
     for tree, hole in holes:
-        key = tree.origin.group, tree.origin.tree
-        sought[key].update(islice(range(hole.first, hole.last + 1), MOST_SOUGHT - len(sought[key])))
-    claims: defaultdict[tuple[str, str], list[_Claim]] = defaultdict(list)
+        leaves_of_tree = sought[tree.origin]
+        leaves_of_tree.update(islice(range(hole.first, hole.last + 1), MOST_SOUGHT - len(leaves_of_tree)))
+    alike: defaultdict[tuple[str, str], list[LogOrigin]] = defaultdict(list)
+    for origin in trees:  # ids are no secret: another node may name a tree of its own alike
+        alike[origin.group, origin.tree].append(origin)
+    claims: defaultdict[LogOrigin, list[_Claim]] = defaultdict(list)
     for segment, leaves in segments:
         for claim in leaves.claims:
-            wanted = sought.get((claim.group, claim.tree), set())
-            if any(claim.first <= leaf <= claim.last for leaf in wanted):
-                claims[claim.group, claim.tree] += _read(rows, segment, claim.group, claim.tree, wanted)
+            for origin in alike.get((claim.group, claim.tree), ()):
+                wanted = sought[origin]
+                if any(claim.first <= leaf <= claim.last for leaf in wanted):
+                    claims[origin] += _read(rows, segment, claim.group, claim.tree, wanted)
     return [
-        HeldEvent(group, trees[group, name].origin.node, name, one.leaf, one.peer, one.id)
-        for (group, name), each in sorted(claims.items())
-        for one in _proven(trees[group, name], each)
+        HeldEvent(*origin, one.leaf, one.peer, one.id)
+        for origin, each in sorted(claims.items())
+        for one in _proven(trees[origin], each)
     ]
 
 

@@ -14,16 +14,20 @@ from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.report.findings import NOT_IN_TREE, Discrepancy, Evidence, Finding, Kind
 from eventd.audit.report.report import TreeReport
 from eventd.audit.segments.leaf_comparison import LEAVES, ComparedSegment, LeafTask, OtherRow
-from eventd.audit.segments.tree_leaves import TreeLeaves
+from eventd.audit.segments.tree_leaves import LeafRun, TreeLeaves
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.lake.extra import pyarrow
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
+from federation.history.merkle import HASH_SIZE
+from federation.history.tiles import TILE_WIDTH
 
 _CHANGED = frozenset({Kind.REWRITTEN, Kind.FORK})
 _INCOMPLETE = frozenset({Kind.ERASED, Kind.ROLLED_BACK, Kind.CORRUPT})
-_Parts = dict[str, list[tuple[int, int, Segment]]]
-"""By tree: leaves from an index to before another one that a segment may have."""
+_Parts = list[tuple[int, int, Segment]]
+"""Leaves of a tree from an index to before another one that a segment may have."""
+_TreeKey = tuple[str, str, str]
+"""The node, the group and the id of a tree. Ids are no secret: another node may name a tree of its own alike."""
 
 
 def plan_leaf_tasks(segments: Sequence[tuple[Segment, TreeLeaves]], trees: Iterable[TreeReport]) -> Iterator[LeafTask]:
@@ -31,25 +35,56 @@ def plan_leaf_tasks(segments: Sequence[tuple[Segment, TreeLeaves]], trees: Itera
 
     A tree that is signed with another key than that of the policy proves nothing.
     """
-    proven = {one.tree: one for one in trees if one.key != "other" and one.proven}
-    origins, others = _Parts(), _Parts()
+    proven: dict[_TreeKey, TreeReport] = {
+        (one.node, one.group, one.tree): one for one in trees if one.key != "other" and one.proven
+    }
+    owners: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for node, group, tree in sorted(proven):
+        owners[group, tree].append(node)
+    runs: defaultdict[_TreeKey, list[tuple[LeafRun, Segment]]] = defaultdict(list)
+    others: defaultdict[_TreeKey, _Parts] = defaultdict(list)
     for segment, leaves in segments:
         node = segment.manifest.node
         for run in leaves.runs:
-            if (tree := proven.get(run.tree)) is not None and tree.node == node:
-                origins.setdefault(run.tree, []).append((run.first, run.end, segment))
+            if (node, run.group, run.tree) in proven:
+                runs[node, run.group, run.tree].append((run, segment))
         for claim in leaves.claims:
-            tree = proven.get(claim.tree)
-            if tree is not None and tree.node != node and tree.group == claim.group:
-                others.setdefault(claim.tree, []).append((claim.first, claim.last + 1, segment))
-    for name, parts in sorted(others.items()):
-        tree = proven[name]
-        end = min(tree.proven, max(part[1] for part in parts))
-        for first in range(min(part[0] for part in parts) // LEAVES * LEAVES, end, LEAVES):
-            span = first, min(first + LEAVES, tree.proven)
-            origin, claimed = _within(origins.get(name, ()), span), _within(parts, span)
-            if origin and claimed:
-                yield LeafTask(tree.group, tree.node, name, *span, origin, claimed)
+            for owner in owners.get((claim.group, claim.tree), ()):
+                if owner != node:
+                    others[owner, claim.group, claim.tree].append((claim.first, claim.last + 1, segment))
+    for key, parts in sorted(others.items(), key=lambda one: one[0]):
+        yield from _tasks(proven[key], runs[key], parts)
+
+
+def _tasks(tree: TreeReport, runs: Sequence[tuple[LeafRun, Segment]], parts: _Parts) -> Iterator[LeafTask]:
+    end = min(tree.proven, max(part[1] for part in parts))
+    for first in range(min(part[0] for part in parts) // LEAVES * LEAVES, end, LEAVES):
+        span = first, min(first + LEAVES, tree.proven)
+        origin = _within(((run.first, run.end, segment) for run, segment in runs), span)
+        claimed = _within(parts, span)
+        if origin and claimed:
+            skipped = _unchecked_tiles((run for run, _ in runs), span)
+            yield LeafTask(tree.group, tree.node, tree.tree, *span, origin, claimed, skipped)
+
+
+def _unchecked_tiles(runs: Iterable[LeafRun], span: tuple[int, int]) -> tuple[int, ...]:
+    """Return the tiles whose roots do not follow from all of their rows: hashes that the node shipped stand in for
+    them, so that these rows may be other ones than the node signed."""
+    first, end = span
+    base, tiles = first // TILE_WIDTH, -(-end // TILE_WIDTH)
+    there = np.zeros((tiles - base) * TILE_WIDTH, bool)
+    there[end - first :] = True  # without a proof
+    if first == 0:
+        there[0] = True  # the opening, which is no row of an event
+    skipped = np.zeros(tiles - base, bool)
+    for run in runs:
+        if run.first < end and run.end > first:
+            there[max(run.first - first, 0) : run.end - first] = True
+            hashes = np.frombuffer(run.tiles, np.uint8).reshape(-1, HASH_SIZE)
+            tile = -(-run.first // TILE_WIDTH) + np.flatnonzero(~hashes.any(axis=1)) - base
+            skipped[tile[(tile >= 0) & (tile < len(skipped))]] = True
+    skipped |= ~there.reshape(-1, TILE_WIDTH).all(axis=1)
+    return tuple((base + np.flatnonzero(skipped)).tolist())
 
 
 def _within(parts: Iterable[tuple[int, int, Segment]], span: tuple[int, int]) -> list[ComparedSegment]:
@@ -65,7 +100,7 @@ def task_name(task: LeafTask) -> str:
 def task_basis(task: LeafTask) -> str:
     """Return a digest of all that the result of a task depends on."""
     files = [[(one.name, one.manifest.sha256) for one in some] for some in (task.origin, task.others)]
-    return hashlib.sha256(msgspec.msgpack.encode((task[:5], files))).hexdigest()[:32]
+    return hashlib.sha256(msgspec.msgpack.encode((task[:5], task.skipped, files))).hexdigest()[:32]
 
 
 def judge_leaves(
@@ -114,10 +149,15 @@ def _changed_leaves(findings: Iterable[Finding]) -> Mapping[tuple[str, str], lis
 def _is_hidden(row: OtherRow, coverage: Coverage) -> bool:
     """Return whether the event may be one of the rows of its source that are not in the lake.
 
-    It was observed before it was recorded; clocks may differ.
+    Its source recorded it before the peer did. When it was observed is only its publisher's word, which may be a time
+    in the future. Clocks may differ.
     """
+    if row.node in coverage.contested or row.recorded_at + coverage.margin >= coverage.until.get(row.node, 0):
+        return True
+    since = min(row.event_at, row.recorded_at) - coverage.margin
+    until = row.recorded_at + coverage.margin
     spots = coverage.blind_spots.get((row.node, Ledger.EVENTS), ())
-    return any(spot.times[1] + coverage.margin >= row.event_at for spot in spots)
+    return any(spot.times[0] <= until and since <= spot.times[1] for spot in spots)
 
 
 def _admitted(rows: LedgerRows, digests: Collection[bytes]) -> set[bytes]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from eventd.audit.coverage.coverage import BlindSpot, Coverage
 from eventd.audit.report.report import TreeReport
-from eventd.audit.segments.leaf_comparison import LEAVES
+from eventd.audit.segments.leaf_comparison import LEAVES, OtherRow
+from eventd.audit.segments.plan import LakePlan
 from eventd.audit.segments.tree_leaves import LeafClaims, LeafRun, TreeLeaves
-from eventd.audit.verdicts.leaf_verdicts import plan_leaf_tasks, task_basis
+from eventd.audit.verdicts.leaf_verdicts import judge_leaves, plan_leaf_tasks, task_basis
+from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.lake.layout import landing
 from eventd.lake.manifest import Manifest
 from eventd.lake.schema import Ledger
@@ -24,17 +29,17 @@ def segment(node: str, after: int) -> Segment:
     return Segment(place, manifest)
 
 
-def own(first: int, end: int) -> TreeLeaves:
-    return TreeLeaves([LeafRun("g", TREE, first, end, b"", b"", b"", [], (1, 1), (1, 1), (0, 0))])
+def own(first: int, end: int, tiles: bytes = b"") -> TreeLeaves:
+    return TreeLeaves([LeafRun("g", TREE, first, end, b"", tiles, b"", [], (1, 1), (1, 1), (0, 0))])
 
 
 def claims(first: int, last: int, *, tree: str = TREE, group: str = "g") -> TreeLeaves:
     return TreeLeaves(claims=[LeafClaims(group, tree, first, last)])
 
 
-def report(key: str = "pinned") -> TreeReport:
-    values = {"size": PROVEN, "proven": PROVEN, "checkpoints": 1, "signed_at": "", "root": "", "key": key}
-    return TreeReport(group="g", node="a", tree=TREE, **values)
+def report(key: str = "pinned", *, node: str = "a", proven: int = PROVEN) -> TreeReport:
+    values = {"size": PROVEN, "proven": proven, "checkpoints": 1, "signed_at": "", "root": "", "key": key}
+    return TreeReport(group="g", node=node, tree=TREE, **values)
 
 
 ORIGIN = [(segment("a", 0), own(1, LEAVES + 5)), (segment("a", 1), own(LEAVES + 5, PROVEN))]
@@ -56,3 +61,59 @@ def test_what_is_not_proven_is_not_compared() -> None:
         assert not [*plan_leaf_tasks([*ORIGIN, (segment("b", 0), other)], [report()])]
     assert not [*plan_leaf_tasks([*ORIGIN, (segment("b", 0), claims(1, 5))], [report("other")])]
     assert not [*plan_leaf_tasks([*ORIGIN, (segment("a", 2), claims(1, 5))], [report()])], "of the node itself"
+
+
+def test_tiles_whose_rows_were_not_checked_are_not_compared() -> None:
+    tiles = b"".join(bytes([one]) * 32 for one in (1, 0, 1))  # zeros: not chosen
+    for origin, proven, skipped in (
+        ([own(1, 1100, tiles)], 1100, (2,)),
+        ([own(1, 300), own(301, 1100)], 1100, (1,)),
+        ([own(1, 300), own(300, 1100)], 1100, ()),
+        ([own(1, 1100)], 1050, ()),
+        ([own(600, 1100)], 1100, (0, 1, 2)),
+    ):
+        segments = [(segment("a", at), one) for at, one in enumerate(origin)]
+        (task,) = plan_leaf_tasks([*segments, (segment("b", 0), claims(1, 1099))], [report(proven=proven)])
+        assert task.skipped == skipped
+    assert task_basis(task) != task_basis(task._replace(skipped=()))
+
+
+def test_a_tree_of_another_node_with_the_same_id_stands_in_for_none() -> None:
+    shadow = segment("m", 0), own(1, PROVEN)
+    both = [report(), report(node="m")]
+    for order in (both, both[::-1]):
+        tasks = [*plan_leaf_tasks([*ORIGIN, shadow, (segment("b", 0), claims(5, 9))], order)]
+        assert [(one.node, [each.name for each in one.origin]) for one in tasks] == [
+            ("a", [segment("a", 0).place.name]),
+            ("m", [segment("m", 0).place.name]),
+        ]
+
+
+SHIPPED = 1_000_000_000
+MARGIN = 1_000_000
+
+
+def other_row(event_at: int, recorded_at: int) -> OtherRow:
+    return OtherRow("g", "a", TREE, 5, "b", "a", "e5", b"x" * 32, event_at, recorded_at)
+
+
+@pytest.mark.parametrize("observed", [0, 5 * SHIPPED])
+@pytest.mark.parametrize(("recorded", "accused"), [(SHIPPED - MARGIN - 1, True), (SHIPPED, False)])
+def test_a_row_is_forged_only_once_its_source_has_shipped_all_of_its_time(
+    observed: int, recorded: int, accused: bool
+) -> None:
+    row = other_row(observed, recorded)
+    coverage = Coverage(LakePlan(), {"a": SHIPPED, "b": SHIPPED})
+    nothing = LedgerRows([], lambda *_: pytest.fail("no segment"))
+    assert bool(judge_leaves([row], nothing, (), coverage)) is accused
+    assert not judge_leaves([row], nothing, (), Coverage(LakePlan(), {"b": SHIPPED})), "no state of the source"
+    coverage.contested.add("a")
+    assert not judge_leaves([row], nothing, (), coverage)
+
+
+def test_a_row_that_its_publisher_dates_in_the_future_may_be_one_of_the_missing_ones() -> None:
+    coverage = Coverage(LakePlan(), {"a": SHIPPED})
+    coverage.blind_spots["a", Ledger.EVENTS].append(BlindSpot(times=(SHIPPED // 4, SHIPPED // 2), why="gone"))
+    nothing = LedgerRows([], lambda *_: pytest.fail("no segment"))
+    for event_at, recorded_at, accused in ((SHIPPED * 2, SHIPPED // 3, False), (SHIPPED // 5, SHIPPED // 5, True)):
+        assert bool(judge_leaves([other_row(event_at, recorded_at)], nothing, (), coverage)) is accused
