@@ -16,6 +16,7 @@ import msgspec
 from eventd.audit.coverage.cosigned_files import fault_of_cosigned
 from eventd.audit.report.findings import MOST_NAMED, Finding, Kind
 from eventd.audit.report.report import Limitation
+from eventd.audit.segments.plan import NodeEpoch
 from eventd.lake.file_tree import (
     TREES,
     LineKind,
@@ -72,16 +73,22 @@ class FileKeys(NamedTuple):
 
     `named`: by node, the public keys of its trees that the policy has, or whose succession a known key has signed.
     `replaced`: by node, the keys that have signed their succession, and when (microseconds): they are good for nothing
-    later. `keepers`: the nodes that sign trees of groups: these have a key.
+    later, unless a successor has named them again. `keepers`: the nodes that sign trees of groups, each with the epochs
+    in which it did: it had a key in these.
     """
 
     policy: Sequence[NoteKey] | None = None
     named: Mapping[str, Collection[bytes]] = MappingProxyType({})
     replaced: Mapping[str, Mapping[bytes, int]] = MappingProxyType({})
-    keepers: Collection[str] = ()
+    keepers: Collection[NodeEpoch] = ()
 
 
 NOTHING_KNOWN: Final = FileKeys()
+
+
+def keys_of_node(policy: Sequence[NoteKey], node: str) -> set[bytes]:
+    """Return the public keys that a policy has for any tree of a node."""
+    return {one.public for one in policy if one.name.split("/")[2:3] == [node]}
 
 
 @dataclass
@@ -162,7 +169,7 @@ def judge_files(
         made.findings += gone
         if state.tree is not None:
             _judge(storage, survey, state, keys, made, began_anew=len(folders) > 1 or bool(gone))
-        elif folders or state.node in keys.keepers:
+        elif folders or NodeEpoch(state.node, state.epoch) in keys.keepers:
             where, message = state_path(state.node, state.epoch), "the state of the node is not signed any more"
             if not folders:
                 message = "the state of the node is not signed, although it signs its history"
@@ -256,7 +263,7 @@ def _judge_key(state: NodeState, path: str, key: NoteKey, keys: FileKeys, made: 
     """Compare the key of a state with those that the policy has for its node, and with their signed successors."""
     if keys.policy is None:
         return
-    known = {one.public for one in keys.policy if one.name.split("/")[2:3] == [state.node]}
+    known = keys_of_node(keys.policy, state.node)
     if not known:
         message = f"the policy has no key of {state.node}: anyone may have signed what it wrote to the lake"
         hint = "get the key with `routerctl log keys` on the node, over a way that you trust"

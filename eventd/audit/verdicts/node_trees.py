@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from eventd.audit.coverage.file_trees import FileKeys
+from eventd.audit.coverage.file_trees import FileKeys, keys_of_node
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.plan import NodeEpoch, owner_of
 from eventd.audit.segments.tree_leaves import TreeLeaves, TreeMove
@@ -42,6 +42,14 @@ class Succession(NamedTuple):
     tree: TreeEvidence
     named: PreviousTree
     position: int
+
+
+class _KeyChange(NamedTuple):
+    """The key `old` has signed at a time (microseconds) that `new` succeeds it."""
+
+    at: int
+    old: bytes
+    new: bytes
 
 
 @dataclass
@@ -95,14 +103,18 @@ class Trees:
     def file_keys(self) -> FileKeys:
         """Return what the trees, and the policy, show of the keys with which nodes sign their files."""
         named: defaultdict[str, set[bytes]] = defaultdict(set)
-        replaced: defaultdict[str, dict[bytes, int]] = defaultdict(dict)
+        changes: defaultdict[str, list[_KeyChange]] = defaultdict(list)
         for (node, _), tree in self.evidence.items():
             if tree.key is not None and self.is_pinned(tree):
                 named[node].add(tree.key.public)
-            if (found := self._replaced(tree)) is not None:
-                old, at = found
-                replaced[node][old] = max(at, replaced[node].get(old, 0))
-        keepers = {node for (node, _), tree in self.evidence.items() if tree.shipped}
+            if (change := self._key_change(tree)) is not None:
+                changes[node].append(change)
+        replaced = {node: _replaced_keys(each, keys_of_node(self.keys or (), node)) for node, each in changes.items()}
+        keepers = {
+            owner
+            for owner, cuts in self._cuts.items()
+            if any(self.evidence[owner.node, tree].shipped for tree in {cut.tree for cut in cuts})
+        }
         return FileKeys(self.keys, named, replaced, keepers)
 
     @cached_property
@@ -144,14 +156,14 @@ class Trees:
             tree = succession.tree
         return None
 
-    def _replaced(self, tree: TreeEvidence) -> tuple[bytes, int] | None:
-        """Return the key of the tree before a tree, which signed the change to another one, and the time of that."""
+    def _key_change(self, tree: TreeEvidence) -> _KeyChange | None:
+        """Return the change from the key of the tree before a tree, which signed it, to another one."""
         before = self.before(tree)
         old = None if before is None else before.tree.key
         if tree.entry is None or old is None or not _is_signed_by(tree, old):
             return None
         opening = tree.entry.opening
-        return None if old.public == opening.key.public else (old.public, opening.time)
+        return None if old.public == opening.key.public else _KeyChange(opening.time, old.public, opening.key.public)
 
     def moves_in(self, segment: Segment) -> tuple[TreeMove, ...]:
         """Return the moves of leaves that a segment of `events` may have."""
@@ -189,6 +201,22 @@ class Trees:
 
 def _witnessed(summary: LedgerSummary) -> Sequence[TreeCheckpoint]:
     return () if summary.trees is None else summary.trees.witnessed
+
+
+def _replaced_keys(changes: Sequence[_KeyChange], known: Collection[bytes]) -> dict[bytes, int]:
+    """Return the keys of a node that have signed their succession, and when. `known`: those that the policy has.
+
+    One that its only successor has named again is good as before. Of two successors, one may be that of a thief, who
+    could name the stolen key again.
+    """
+    good, replaced = {*known}, dict[bytes, int]()
+    for at, old, new in sorted(changes):
+        if old in good and not good - {*replaced, old}:
+            replaced.pop(new, None)
+        if old in good:
+            good.add(new)
+        replaced[old] = at
+    return replaced
 
 
 def _is_signed_by(tree: TreeEvidence, key: NoteKey | None) -> bool:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
 from eventd.audit.segments.tree_leaves import LeafRun
@@ -84,13 +85,18 @@ class TreeEvidence:
 
         A size that nothing in the tree can contradict is believed for its signature alone.
         """
-        while self.checkpoints:
-            largest = [one for one in self.checkpoints if one.size == self.last_signed]
-            unsigned = [one for one in largest if not is_signed(self, one)]
-            if not unsigned:
+        unsigned: list[TreeCheckpoint] = []
+        ordered = sorted(self.checkpoints, key=lambda one: -one.size)
+        for _, each in groupby(ordered, key=lambda one: one.size):
+            largest = [*each]
+            wrong = [one for one in largest if not is_signed(self, one)]
+            unsigned += wrong
+            if len(wrong) < len(largest):
                 break
+        if unsigned:
             self.dropped += unsigned
-            self.checkpoints = [one for one in self.checkpoints if one not in unsigned]
+            gone = {*unsigned}
+            self.checkpoints = [one for one in self.checkpoints if one not in gone]
 
     @cached_property
     def entry(self) -> OpeningEntry | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from eventd.audit.report.report import Report
+from tests.support.campaign.damage import Damage
 from tests.support.campaign.damages import DAMAGES
 from tests.support.campaign.damages.trees import OF_FILES, SIGNED
 from tests.support.campaign.federation import run_federation
@@ -27,6 +28,11 @@ def main(names: list[str]) -> int:
     """Return 1 if the audit is wrong about a damage, and otherwise 0."""
     chosen = [damage for damage in DAMAGES if not names or any(name in damage.name for name in names)]
     signed = _run_signed() if not names or any(name in _SIGNED for name in names) else 0
+    return min(_run_chosen(chosen, is_shown=bool(names)) + signed, 1) if chosen else signed
+
+
+def _run_chosen(chosen: list[Damage], *, is_shown: bool) -> int:
+    """Do these damages, each in a copy of one lake; return the number of those that the audit is wrong about."""
     failed = 0
     with tempfile.TemporaryDirectory(prefix="eventd-campaign-") as folder:
         federation = asyncio.run(run_federation(Path(folder) / "federation"))
@@ -39,10 +45,10 @@ def main(names: list[str]) -> int:
                 sep="\n       ",
                 flush=True,
             )
-            if names:
+            if is_shown:
                 _show(report)
     print(f"{len(chosen) - failed} of {len(chosen)} right")
-    return min(failed + signed, 1)
+    return failed
 
 
 def _run_signed() -> int:
