@@ -17,7 +17,7 @@ from eventd.log.witnesses.witnessed import compare_notes, keep_compared, read_of
 from eventd.resources.configuration import GroupConfig
 from eventd.witnessing.own_files import OwnFiles
 from eventd.witnessing.signing_gate import SigningGate
-from federation.history.exchange import fit_notes
+from federation.history.exchange import MOST_NOTES, fit_notes
 from federation.history.notes import NoteSigner
 
 logger = logging.getLogger("eventd.history")
@@ -46,6 +46,13 @@ class GroupKeys(NamedTuple):
     witness: NoteSigner
 
 
+class WantedTree(NamedTuple):
+    """A tree about which a peer is to be asked, and the notes of it that the peer has shown: not compared yet."""
+
+    origin: str
+    notes: tuple[str, ...]
+
+
 class WantedTrees:
     """Trees of which peers are to be asked what they can prove, by the node name of the peer.
 
@@ -53,24 +60,33 @@ class WantedTrees:
     """
 
     def __init__(self) -> None:
-        self._by_peer: dict[str, dict[str, None]] = {}
+        self._by_peer: dict[str, dict[str, dict[str, None]]] = {}
         self.wake: Callable[[str], None] = lambda _: None
 
-    def want(self, peer: str, origin: str) -> None:
-        """Have a peer asked about a tree, unless it is to be asked about many already."""
-        due = self._by_peer.setdefault(peer, {})
-        if len(due) < MOST_WANTED and origin not in due:
-            due[origin] = None
-            self.wake(peer)
+    def want(self, peer: str, origin: str, note: str = "") -> bool:
+        """Have a peer asked about a tree, because of a note of it that the peer has shown; return whether it will be.
 
-    def take(self, peer: str) -> str | None:
+        It will not if it is to be asked about many trees already, or about many notes of this one.
+        """
+        due = self._by_peer.setdefault(peer, {})
+        if origin not in due:
+            if len(due) >= MOST_WANTED:
+                return False
+            due[origin] = {}
+            self.wake(peer)
+        if note and note not in due[origin]:
+            if len(due[origin]) >= MOST_NOTES:
+                return False
+            due[origin][note] = None
+        return True
+
+    def take(self, peer: str) -> WantedTree | None:
         """Return the next tree about which a peer is to be asked; None if there is none."""
         due = self._by_peer.get(peer)
         if not due:
             return None
         origin = next(iter(due))
-        del due[origin]
-        return origin
+        return WantedTree(origin, tuple(due.pop(origin)))
 
     def are_due(self, peer: str) -> bool:
         """Return whether a peer is to be asked about any tree."""
@@ -134,15 +150,18 @@ class GroupWitness:
         """Compare notes of other nodes' trees, which a peer passes on, with what is held of them."""
         if not notes:
             return
-        config, database, now = self.config(), self.log.database, self.log.clock.now()
-        asked: list[str] = []
+        config, asked = self.config(), set[str]()
         if self.is_declared(teller):
             peers = [peer.node_name for peer in config.peers.values()]
             heard = RelayedNotes(self.topic_id, config.name, config.node_name, teller, notes, self.pins(), peers)
-            asked = await database.read(find_unheld, heard, now)
-        for origin in asked:
-            self.wanted.want(teller, origin)
-        found = await database.read(compare_notes, self.topic_id, config.name, notes, teller, asked)
+            unheld = await self.log.database.read(find_unheld, heard, self.log.clock.now())
+            asked = {note for note, origin in unheld.items() if self.wanted.want(teller, origin, note)}
+        await self.compare([note for note in notes if note not in asked], teller)
+
+    async def compare(self, notes: Sequence[str], teller: str) -> None:
+        """Compare notes of other nodes' trees with what is held of them, and keep what does not fit."""
+        database, now = self.log.database, self.log.clock.now()
+        found = await database.read(compare_notes, self.topic_id, self.config().name, notes, teller) if notes else []
         if found:
             self.report(await database.write(keep_compared, self.topic_id, found, now), teller)
 

@@ -10,10 +10,11 @@ from eventd.log.witnesses.relayed_notes import decide_relayed
 from eventd.log.witnesses.witnessed import find_witnessed
 from eventd.resources.configuration import PeerConfig
 from eventd.witnessing.asking import INVALID, REFUSED, HistoryAsker, HistoryUntold
-from eventd.witnessing.group_witness import GroupWitness
+from eventd.witnessing.group_witness import GroupWitness, WantedTree
 from federation.errors import MalformedHistory, MessageError
 from federation.history.checkpoints import read_checkpoint, read_origin
 from federation.history.exchange import NoteAnswer, NoteQuestion, read_offer
+from federation.history.notes import read_note
 from federation.history.witnessing import KeySource
 
 logger = logging.getLogger("eventd.history")
@@ -34,29 +35,41 @@ class RelayedTrees:
     async def ask_next(self) -> str | None:
         """Ask about the next tree, and witness it; return its origin, None if the peer has proven nothing.
 
+        Notes that led to the question, of which the peer has not proven as much, are compared as those of any node are.
         Raises `HistoryUntold` if the peer does not answer at present.
         """
-        origin = self._witness.wanted.take(self._peer.node_name)
-        if origin is None or read_origin(origin).node == self._peer.node_name:
-            return origin  # the peer offers its own trees
+        wanted = self._witness.wanted.take(self._peer.node_name)
+        if wanted is None or read_origin(wanted.origin).node == self._peer.node_name:
+            return None if wanted is None else wanted.origin  # the peer offers its own trees
         try:
-            return origin if await self._ask(origin) else None
-        except HistoryUntold as untold:
-            if untold.reason not in (REFUSED, INVALID):
+            proven = await self._ask(wanted.origin)
+        except (HistoryUntold, MessageError) as error:
+            await self._compare(wanted, 0)
+            if isinstance(error, MessageError):
+                self._note_refusal(wanted.origin, error.message)
+            elif error.reason not in (REFUSED, INVALID):  # else its program is an older one
                 raise
-            return None  # its program is an older one
-        except MessageError as error:
-            self._note_refusal(origin, error.message)
             return None
+        await self._compare(wanted, proven)
+        return wanted.origin if proven else None
 
-    async def _ask(self, origin: str) -> bool:
-        """Ask about a tree; return whether the peer has proven it. Raises `MessageError` for a wrong answer."""
+    async def _compare(self, wanted: WantedTree, proven: int) -> None:
+        """Compare the notes that show more than the size that the peer has proven, or as much.
+
+        One after the other: so two roots of one size are found, also where the first one waits for a proof.
+        """
+        for note in wanted.notes:
+            if read_checkpoint(read_note(note.encode(errors="replace")).text).size >= proven:
+                await self._witness.compare([note], self._peer.node_name)
+
+    async def _ask(self, origin: str) -> int:
+        """Ask about a tree; return the size that the peer has proven. Raises `MessageError` for a wrong answer."""
         ours, config = self._witness, self._witness.config()
         held = await ours.log.database.read(find_witnessed, ours.topic_id, origin)
         old = 0 if held is None else held.size
         answer, _ = await self._asker.ask(config, self._peer, NoteQuestion(tree=origin, old=old), NoteAnswer)
         if not answer.note or (held is not None and answer.note == held.note):
-            return bool(answer.note)
+            return old if answer.note else 0
         offer, stated = read_offer(answer, old), read_origin(origin)
         if read_checkpoint(offer.note.text).origin != stated:
             raise MalformedHistory(f"the answer is about {read_checkpoint(offer.note.text).origin}", reason="origin")
@@ -66,7 +79,7 @@ class RelayedTrees:
         ours.report(decision.findings, self._peer.node_name)
         if decision.error is not None:
             raise decision.error
-        return True
+        return 0 if decision.checkpoint is None else decision.checkpoint.size
 
     def _note_refusal(self, origin: str, error: str) -> None:
         """Log why an answer was refused, once for each reason."""

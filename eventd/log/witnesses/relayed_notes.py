@@ -40,12 +40,12 @@ class RelayedNotes(NamedTuple):
     peers: Collection[str]
 
 
-def find_unheld(conn: Connection, heard: RelayedNotes, now: int) -> list[str]:
-    """Return the trees of which a note shows more than is held, if the key of their node is declared.
+def find_unheld(conn: Connection, heard: RelayedNotes, now: int) -> dict[str, str]:
+    """Return the notes that show more of a tree than is held, with its origin, if the key of its node is declared.
 
     The note of an unknown tree is not verified: the answer of its teller proves itself.
     """
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     for text in heard.notes:
         try:
             note = read_note(text.encode(errors="replace"))
@@ -63,10 +63,10 @@ def find_unheld(conn: Connection, heard: RelayedNotes, now: int) -> list[str]:
                 if stated.size <= tree.size or (node in heard.peers and recent):
                     continue
                 open_checkpoint(note, tree.key)
-            found[str(stated.origin)] = None
+            found[text] = str(stated.origin)
         except HistoryError:
             continue  # it proves nothing, also not about its teller, which may have it from another node
-    return list(found)
+    return found
 
 
 def decide_relayed(conn: Connection, offered: OfferFrom, now: int) -> Decision:

@@ -5,7 +5,7 @@ A decision reads, compares and stores in one transaction, so that of two racing 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
@@ -291,15 +291,12 @@ def forget_trees(conn: Connection, topic_id: int, node: str, now: int) -> int:
 # --- notes that other nodes pass on -------------------------------------------------------------------------------
 
 
-def compare_notes(
-    conn: Connection, topic_id: int, group: str, notes: Sequence[str], teller: str, asked: Collection[str] = ()
-) -> list[NewFinding]:
+def compare_notes(conn: Connection, topic_id: int, group: str, notes: Sequence[str], teller: str) -> list[NewFinding]:
     """Compare notes that another node passes on with what is held; return what does not fit, for `keep_compared`.
 
     Two roots at one size are a fork. Two sizes are pending until it is proven that both fit: tiles of the tree that are
-    kept here say so at once. Of the trees `asked`, the teller is asked for a proof. A note of a tree that is not held
-    proves nothing here: a node that passes notes on teaches no key. Signatures are verified in a read, because a writer
-    must not wait for them.
+    kept here say so at once. A note of a tree that is not held proves nothing here: a node that passes notes on teaches
+    no key. Signatures are verified in a read, because a writer must not wait for them.
     """
     found: list[NewFinding] = []
     for text in notes:
@@ -308,8 +305,6 @@ def compare_notes(
             stated = read_checkpoint(note.text)
             tree = find_witnessed(conn, topic_id, str(stated.origin)) if stated.origin.group == group else None
             if tree is None or (stated.size, stated.root) == (tree.size, tree.root):
-                continue
-            if stated.size > tree.size and tree.origin in asked:
                 continue
             open_checkpoint(note, tree.key)  # first: a note that its node did not sign must not cost a search
             if find_kept_root(conn, topic_id, tree.origin, stated.size) == stated.root:

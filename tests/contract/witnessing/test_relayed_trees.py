@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,8 +16,8 @@ from eventd.log.witnesses.witnessed import read_witnessed
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import ManualClock
-from eventd.witnessing.asking import REFUSED, UNREACHABLE, HistoryUntold
-from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
+from eventd.witnessing.asking import BUSY, REFUSED, UNREACHABLE, HistoryUntold
+from eventd.witnessing.group_witness import MOST_WANTED, GroupKeys, GroupWitness, SigningGate
 from eventd.witnessing.relayed_trees import RelayedTrees
 from federation.history.entries import OpeningReason
 from federation.history.exchange import NoteAnswer, NoteQuestion, answer_note
@@ -180,6 +181,40 @@ async def test_a_relay_without_the_tiles_is_asked_when_it_names_the_tree_again(n
     node.relay.given = HistoryUntold(UNREACHABLE)
     with pytest.raises(HistoryUntold):
         await node.hear(tree.grow("x"))
+
+
+@pytest.mark.parametrize("given", [NoteAnswer(), "held", HistoryUntold(REFUSED), HistoryUntold(BUSY)])
+async def test_two_views_of_a_tree_are_compared_where_the_relay_proves_neither(
+    node: Node, given: NoteAnswer | HistoryUntold | str
+) -> None:
+    seen, shown = GrowingTree().grow("x", "y"), GrowingTree().grow("x", "other", "z")
+    await node.hear(node.relay.keep(seen))
+    node.relay.given = answer_note(seen.offer()) if isinstance(given, str) else given
+    with suppress(HistoryUntold):
+        await node.hear(shown)
+    [pending] = await node.log.database.read(read_pending, node.topic, "a")
+    assert (pending.size, pending.other_size, node.found) == (3, 4, [])
+    with suppress(HistoryUntold):
+        await node.hear(GrowingTree().grow("x", "y", "w"))
+    assert node.found == ["fork"], "the other view of the size is known"
+
+
+async def test_a_note_of_a_tree_for_which_no_question_has_room_is_compared_at_once(node: Node) -> None:
+    tree = node.relay.keep(GrowingTree().grow("x"))
+    await node.hear(tree)
+    for number in range(MOST_WANTED):
+        node.witness.wanted.want("hub", f"eventd/g/z/{number:016d}")
+    await node.witness.take_others([tree.grow("y").note().encode().decode()], "hub")
+    assert len(await node.log.database.read(read_pending, node.topic, "a")) == 1
+
+
+async def test_a_note_that_the_relay_has_proven_waits_for_no_proof(node: Node) -> None:
+    tree = node.relay.keep(GrowingTree().grow("x"))
+    await node.hear(tree)
+    notes = [tree.grow(body).note().encode().decode() for body in "yz"]
+    await node.witness.take_others(notes, "hub")
+    await node.trees.ask_next()
+    assert (await node.held(), await node.log.database.read(read_pending, node.topic, "a")) == ([("t", 4)], [])
 
 
 async def test_a_declared_peer_that_offers_its_tree_is_not_asked_for_over_a_relay(

@@ -81,7 +81,7 @@ async def test_a_tree_that_is_missing_is_asked_for_and_its_peer_woken(node: Node
     await node.get("e1", leaf=1)
     assert await node.verifying.check() is None
     assert node.woken == ["hub"]
-    assert node.witness.wanted.take("hub") == f"eventd/g/a/{TREE}"
+    assert node.witness.wanted.take("hub") == (f"eventd/g/a/{TREE}", ())
     await node.get("e2", leaf=2)
     clock.advance(9)
     await node.verifying.check()

@@ -460,7 +460,7 @@ async def test_a_former_tree_is_not_cosigned_again_from_its_beginning(
     heard = RelayedNotes(
         witness.topic, "g", "b", "c", [rewritten.note().encode().decode()], {("a", LOG): public(FIRST)}, ()
     )
-    assert await witness.log.database.read(find_unheld, heard, NOW) == [], "and a relay is not asked about it"
+    assert await witness.log.database.read(find_unheld, heard, NOW) == {}, "and a relay is not asked about it"
     assert await witness.found() == []
     await witness.log.database.write(forget_trees, witness.topic, "a", NOW)
     assert await witness.cosigned(rewritten.offer()) == 2, "after a reset it is as unknown as any"
