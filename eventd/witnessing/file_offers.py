@@ -61,6 +61,8 @@ class FileOffering:
             if untold.reason in _PASSING:
                 raise
             return await self._refused(me, due, untold)
+        except HistoryError as error:
+            return await self._refused(me, due, HistoryUntold(INVALID, detail=error.message))
         files.keep(me, due, signature)
         ours.metrics.history_cosigned(me.group, me.peer, "cosigned")
         return False

@@ -69,6 +69,8 @@ OLDER_SECONDS: Final = 300.0
 """The pause after a peer that knows no histories: it may have been upgraded in the meantime."""
 PENDING_SECONDS: Final = 10.0
 """The shortest time between two questions to a peer for proofs of its own tree."""
+BUSY_SECONDS: Final = 10.0
+"""The shortest time until files are offered again to a peer that was busy."""
 PROOF_HOURS: Final = 24
 """How long a node may take to prove that two sizes of its tree fit together."""
 
@@ -84,6 +86,7 @@ class Offering:
         self._failures = 0
         self._told_upto = 0  # the time of the newest note of another tree that the peer has
         self._proofs_at = 0.0
+        self._files_at = 0.0  # when files may be offered again
         self._files = FileOffering(witness, peer, asker)
         self._trees = RelayedTrees(witness, peer, asker)
         self._pulling = TilePulling(witness, peer, asker)
@@ -114,7 +117,7 @@ class Offering:
             if self._key is None:
                 self._key = await self._introduce()
             more = await self._offer(self._key)
-            more = await self._files.offer(self._key) or more
+            more = await self._offer_files(self._key) or more
             await self._ask_for_proofs()
             more = await self._ask_about_trees() or more
             more = await self._pulling.pull() or more
@@ -222,6 +225,21 @@ class Offering:
         if error is not None and untold.reason not in (BUSY, OLDER):
             await self._note_state(due, REFUSED, f"{error.code}: {error.message}")
         raise untold
+
+    async def _offer_files(self, key: NoteKey) -> bool:
+        """Offer files; return whether there may be more to offer. A peer that is busy holds up nothing else: earlier
+        versions answer so for good, if this node is not declared there."""
+        clock = self._witness.log.clock
+        if clock.monotonic() < self._files_at:
+            return False
+        try:
+            return await self._files.offer(key)
+        except HistoryUntold as untold:
+            if untold.reason != BUSY:
+                raise
+        self._files_at = clock.monotonic() + BUSY_SECONDS
+        self._witness.metrics.history_cosigned(self._witness.config().name, self._peer.node_name, BUSY)
+        return False
 
     async def _note_state(self, due: DueOffer, state: str, detail: str) -> None:
         ours, now = self._witness, self._witness.log.clock.now()

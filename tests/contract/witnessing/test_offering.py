@@ -22,9 +22,9 @@ from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import ManualClock
 from eventd.witnessing.answering import HistoryAnswers
-from eventd.witnessing.asking import OLDER, REFUSED, UNREACHABLE, HistoryUntold
+from eventd.witnessing.asking import BUSY, OLDER, REFUSED, UNREACHABLE, HistoryUntold
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness
-from eventd.witnessing.offering import OLDER_SECONDS, Offering, Offers
+from eventd.witnessing.offering import BUSY_SECONDS, OLDER_SECONDS, Offering, Offers
 from eventd.witnessing.signing_gate import SigningGate
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.cosignatures import cosign
@@ -38,6 +38,8 @@ from federation.history.exchange import (
     WitnessQuestion,
     write_hashes,
 )
+from federation.history.lake_checkpoints import LakeCheckpoint, LakeOrigin, sign_lake_checkpoint
+from federation.history.lake_witnessing import is_of_files
 from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, SignedNote, read_note
 from federation.history.witnessing import KeySource, Offer, witness_name
 from federation.wire import ErrorAnswer
@@ -94,6 +96,13 @@ def cosigned(asked: WitnessQuestion, signer: NoteSigner = WITNESS, text: str = "
     return WitnessAnswer(cosignature=cosign(text or read_note(asked.note.encode()).text, signer, 1000).line())
 
 
+def files_note() -> str:
+    """The note of a tree of files of the node."""
+    stated = LakeCheckpoint(LakeOrigin("site-a", "e", "0123456789abcdef"), 1, b"r" * 32, b"s" * 32)
+    signer = NoteSigner(str(stated.origin), LOG_KEY, OWNER.private)
+    return sign_lake_checkpoint(stated, signer).encode().decode()
+
+
 def tree_of(node: str) -> Offer:
     return GrowingTree(node=node).offer()
 
@@ -120,7 +129,7 @@ class Offered:
         self.log, self.topic, self.tree, self.peer = log, topic, tree, peer
         self.metrics, self.gate = Counted(), gate or SigningGate()
         witness = GroupWitness(config, topic, log, self.keys, self.metrics, self.gate)
-
+        self.files = witness.files
         self.offering = Offering(witness, Peer(), peer)  # type: ignore[arg-type]
 
     async def keys(self) -> GroupKeys:
@@ -361,6 +370,19 @@ async def test_a_peer_proves_that_two_sizes_of_its_tree_fit_or_has_forked_it(
 async def test_a_note_with_two_roots_needs_no_proof(offered: Offered) -> None:
     await pending(offered, GrowingTree(node="b").grow("x", "other").note())
     assert offered.metrics.found == {"fork": 1}
+
+
+async def test_a_peer_that_takes_no_files_now_is_asked_all_else(
+    offered: Offered, peer: ScriptedPeer, clock: ManualClock
+) -> None:
+    offered.files.note_signed("site-a", files_note(), {})
+    peer.witness = lambda asked: HistoryUntold(BUSY) if is_of_files(asked.note) else cosigned(asked)
+    for _ in range(2):
+        assert await offered.step() is None, "the next checkpoint of the group waits for nothing"
+    assert offered.metrics.results == {"cosigned": 1, BUSY: 1}
+    clock.advance(BUSY_SECONDS)
+    await offered.step()
+    assert offered.metrics.results == {"cosigned": 1, BUSY: 2}
 
 
 async def test_a_pair_that_was_not_proven_for_a_day_is_unproven(offered: Offered, clock: ManualClock) -> None:
