@@ -221,8 +221,11 @@ class Shipper:
                     f"and the log ends at {state.head}",
                     hint="the database is an older copy: stop the node and run `routerd-eventd migrate --new-epoch`",
                 )
-            if node not in coverage.states:  # before its first segment, so that every segment has a state
+            before = coverage.states.get(node)
+            if before is None or self._signer.is_changed(before):  # every segment has a state, which the node wrote
                 first = self._first_state(state, node, coverage, now)
+                if before is not None:
+                    coverage.states[node] = replace(first, tree=before.tree)
                 coverage.states[node] = self._signer.write(first, coverage)
         return coverage
 

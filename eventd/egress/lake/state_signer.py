@@ -20,13 +20,17 @@ from eventd.lake.file_tree import (
     LineKind,
     TreeLine,
     checkpoint_of,
+    digest_of_state,
+    key_of,
     line_of,
     lines_folder,
     read_line,
     read_lines,
 )
-from eventd.lake.layout import SegmentName, day_of, parse_name
-from eventd.lake.manifest import NodeState
+from eventd.lake.layout import SegmentName, day_of, parse_name, slug, state_path
+from eventd.lake.listed_files import read_small
+from eventd.lake.manifest import NodeState, Unreadable
+from eventd.lake.reader import decode_state
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import write_state
@@ -68,7 +72,8 @@ class StateSigner:
     def archived(self, place: SegmentName, node: str, manifest: bytes, known: LakeCoverage) -> None:
         """Add a segment of the archive that is about to get this manifest. Raises LakeUnavailable.
 
-        The state of an earlier epoch is signed again at once, because nothing else will write it.
+        The state of an earlier epoch is signed again at once, because nothing else will write it. One that another
+        program changed is not signed.
         """
         if (keys := self._keys()) is None:
             return
@@ -76,7 +81,7 @@ class StateSigner:
         if place.epoch == known.epoch:
             self._tree(node, known, keys).add([line])
             return
-        state = read_states(self._storage, [node], place.epoch).get(node)
+        state = _read_signed(self._storage, node, place.epoch, _public(keys))
         tree = None if state is None else FileTree.resume(self._storage, state, _public(keys))
         if state is not None and tree is not None:
             tree.add([line])
@@ -92,6 +97,16 @@ class StateSigner:
         state = read_states(self._storage, [node], epoch).get(node)
         tree = None if state is None else FileTree.resume(self._storage, state, _public(keys))
         return None if tree is None else SignedLines(tree.all_lines())
+
+    def is_changed(self, state: NodeState) -> bool:
+        """Return whether another program has changed this state of the present epoch in the lake.
+
+        A state without a signature is that of a node which had no key before. Raises LakeUnavailable.
+        """
+        keys, kept = self._keys(), self._kept.get(state.node)
+        if keys is None or (state.tree is None and (kept is None or kept.epoch != state.epoch)):
+            return False
+        return _read_signed(self._storage, state.node, state.epoch, _public(keys)) != state
 
     def offers(self, known: LakeCoverage, held: Mapping[str, Iterable[int]]) -> tuple[FilesOffer, ...]:
         """Return the checkpoints in the states of the nodes, with consistency proofs from the smaller sizes in `held`.
@@ -205,6 +220,22 @@ def _is_continued(state: NodeState, kept: SignedFiles) -> bool:
     except HistoryError:
         return False
     return signed is not None and signed.origin.tree == kept.tree and signed.size >= kept.size
+
+
+def _read_signed(storage: Storage, node: str, epoch: str, keys: set[bytes]) -> NodeState | None:
+    """Return the state of a node in the lake if it is the one that the note in it is about, signed with these keys.
+
+    Anyone may change a state and leave the note, or sign with another key. Raises LakeUnavailable.
+    """
+    path = state_path(node, epoch)
+    text = read_small(storage, [path]).get(path, b"")
+    try:
+        state = decode_state(text, slug(node), epoch)
+        if state.tree is None or checkpoint_of(state.tree).state != digest_of_state(text):
+            return None
+        return state if key_of(state.tree).public in keys else None
+    except (Unreadable, HistoryError):
+        return None
 
 
 def _public(keys: NodeKeys) -> set[bytes]:

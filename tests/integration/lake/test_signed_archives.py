@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from eventd.egress.lake.archive_signer import ArchiveSigner
-from eventd.egress.lake.coverage import LakeCoverage, read_coverage
+from eventd.egress.lake.coverage import LakeCoverage, read_coverage, read_states
 from eventd.egress.lake.state_signer import StateSigner
 from eventd.errors import Unavailable
 from eventd.lake.compaction import DAY, compacting
 from eventd.lake.file_tree import LineKind, lines_folder, read_line, read_lines
-from eventd.lake.layout import ARCHIVE, LANDING
+from eventd.lake.layout import ARCHIVE, LANDING, archived
 from eventd.lake.manifest import encode
+from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
-from eventd.lake.writer import Segment
+from eventd.lake.writer import Segment, write_state
 from eventd.runtime.chance import SYSTEM
 from eventd.witnessing.node_keys import load_history_keys
 from tests.support.lakes import EPOCH, NOON, ship, ship_state
@@ -123,3 +125,34 @@ def test_an_outage_leaves_no_archive_of_another_program_unsigned(
 
 def _unavailable(*_: object) -> None:
     raise Unavailable("the lake cannot be reached")
+
+
+def test_a_state_of_an_earlier_epoch_that_another_program_changed_is_not_signed_again(
+    lake: Storage, keys: Path
+) -> None:
+    node = SigningNode(lake, keys)
+    node.ship()
+    node.write_state()
+    later = LakeCoverage("b" * 16, {}, {})
+    place = archived(Ledger.EVENTS, NODE, EPOCH, 0, 1, day="2026-11-20")
+    manifest = encode(node.segments[0].manifest)
+    node.archives(later).announce(place, NODE, manifest)
+    signed = read_states(lake, [NODE], EPOCH)[NODE]
+    assert signed.tree != node.known.states[NODE].tree
+    changed = replace(signed, head=signed.head + 1)
+    write_state(lake, changed)
+    node.archives(later).announce(place, NODE, manifest)
+    assert read_states(lake, [NODE], EPOCH)[NODE] == changed, "with the note about the one before"
+
+
+@pytest.mark.parametrize("change", [{"head": 7}, {"tree": None}])
+def test_a_state_that_another_program_changed_is_noticed(lake: Storage, keys: Path, change: dict[str, Any]) -> None:
+    node = SigningNode(lake, keys)
+    state = node.known.states[NODE]
+    kept = {one.node: one for one in node.signer.files(node.known)}
+    again = StateSigner(lake, keys, SYSTEM, kept=kept)
+    assert not again.is_changed(state)
+    changed = replace(state, **change)
+    write_state(lake, changed)
+    assert again.is_changed(changed)
+    assert not StateSigner(lake, Path(), SYSTEM, kept=kept).is_changed(changed), "a node without a key signs nothing"
