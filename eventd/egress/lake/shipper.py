@@ -6,7 +6,7 @@ its end the node's state as of its beginning is written, so the state never list
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -46,6 +46,7 @@ from eventd.log.core.head import read_head
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
+from eventd.witnessing.node_keys import read_history_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -202,7 +203,7 @@ class Shipper:
             )
         if not self._showed:  # before the lake is compared with the log: these checkpoints show an older copy, too
             trees = self._database.read_now(read_open_trees)
-            notes = read_shipped_checkpoints(self._storage, state.nodes, state.epoch, trees.values()) if trees else []
+            notes = self._shipped_checkpoints(self._storage, state, trees.values()) if trees else []
             self._showed = True
             return ShippedCheckpoints(notes=tuple(notes))
         if self._coverage is None or not {*state.nodes} <= {*self._coverage.states}:
@@ -210,6 +211,11 @@ class Shipper:
         if any(look.cursors[name].selection.get("lake") != self._lake for name in names):
             return CursorsMissing(nodes=tuple(state.nodes), lake=self._lake)
         return None
+
+    def _shipped_checkpoints(self, storage: Storage, state: LedgerSnapshot, trees: Collection[str]) -> list[str]:
+        keys = read_history_keys(Path(self._terms.keys)) if self._terms.keys else None
+        public = None if keys is None else keys.log.public_key().public_bytes_raw()
+        return read_shipped_checkpoints(storage, state.nodes, state.epoch, trees, public)
 
     def _read_coverage(self, storage: Storage, state: LedgerSnapshot, now: int) -> LakeCoverage:
         coverage = read_coverage(storage, state.nodes, state.epoch)
