@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from eventd.errors import Invalid
+from eventd.log.history import bulk_proving
 from eventd.log.history.hints import find_hint
 from eventd.log.history.proving import NotProven
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, find_tree_of, read_checkpoint_of
@@ -142,7 +143,9 @@ async def test_a_peer_proves_many_events_at_once_to_the_node_that_got_them(pair:
     assert untold.value.reason == "refused"
 
 
-async def test_a_node_has_its_peer_prove_an_event_that_came_from_it(pair: tuple[Site, Site]) -> None:
+async def test_a_node_has_its_peer_prove_an_event_that_came_from_it(
+    pair: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = pair
     await a.emit("e1", "e2", "e3")
     tree, signed = await cosigned(a, 4)
@@ -157,6 +160,9 @@ async def test_a_node_has_its_peer_prove_an_event_that_came_from_it(pair: tuple[
     again = await b.ask("history.prove_at_peer", group="edge", peer="a", id="e3", digest_only=True)
     assert "digest" in again["file"], "it is found by its digest"
     assert plain.open_file(json.dumps(again["file"]).encode(), tree.log_key, [])[1] == 3
+    monkeypatch.setattr(bulk_proving, "MOST_SEARCHED", 0)  # as if a million leaves followed
+    with pytest.raises(NotProven, match="a found no leaf of the event in the last 1,048,576 leaves of eventd/edge/a/"):
+        await b.ask("history.prove_at_peer", group="edge", peer="a", id="e3")
     await b.emit("own")
     with pytest.raises(Invalid, match="entered the group at this node"):
         await b.ask("history.prove_at_peer", group="edge", peer="a", id="own")

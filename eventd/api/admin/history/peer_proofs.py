@@ -15,6 +15,7 @@ from eventd.egress.transport.transport import Transport
 from eventd.errors import Invalid
 from eventd.groups.lookup import find_group, find_peer
 from eventd.log.core.scan import read_at
+from eventd.log.history.bulk_proving import MOST_SEARCHED
 from eventd.log.history.hints import find_hint
 from eventd.log.history.proving import NotProven
 from eventd.log.witnesses.witnessed import read_of
@@ -24,10 +25,13 @@ from eventd.witnessing.asked_proofs import AskedProofs, TreeToAsk
 from eventd.witnessing.asking import OLDER, HistoryAsker, HistoryUntold
 from federation.errors import MessageError
 from federation.history.checkpoints import read_origin
+from federation.history.tiles import TILE_WIDTH
 from federation.loops import decode_path
 
 MOST_TREES: Final = 4
 """How many trees a peer is asked about, those that were opened last."""
+SEARCHED: Final = MOST_SEARCHED * TILE_WIDTH
+"""How many leaves of a tree a peer looks through: an older leaf may be there all the same."""
 
 
 class ForeignEvent(NamedTuple):
@@ -58,7 +62,7 @@ async def prove(services: Services, params: ProveAtPeer) -> dict[str, Any]:
         raise _not_proven(f"the answer of {peer.node_name} proves nothing: {error.message}") from None
     if file is None:
         trees = ", ".join(one.origin for one in event.trees)
-        raise _not_proven(f"{peer.node_name} has no leaf of the event in a checkpoint of {trees}")
+        raise _not_proven(f"{peer.node_name} found no leaf of the event in the last {SEARCHED:,} leaves of {trees}")
     return show_proof(params, file)
 
 
