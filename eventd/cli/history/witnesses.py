@@ -52,9 +52,16 @@ async def witnesses(session: Session, group: GroupOption = "", lake: FromLakeOpt
         return
     rows = _rows(answer)
     session.out.rows(WITNESSES, rows, name=lambda row: str(row["peer"]))
-    open_ones = sum(answer["open"].values())
+    open_ones = _count_open(answer)
     if session.out.is_table and open_ones:
         note(f"note: {counted(open_ones, 'finding')} not confirmed; see routerctl log findings")
+
+
+def _count_open(answer: dict[str, Any]) -> int:
+    """Return how many findings no operator has confirmed. An older node does not count them, and shows them all."""
+    if "open" in answer:
+        return sum(answer["open"].values())
+    return sum(one["confirmedAt"] is None and one["kind"] != "reset" for one in answer["findings"])
 
 
 def _rows(answer: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,9 +6,11 @@ import asyncio
 import json
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from eventd.cli.gateway.session import Session
 from eventd.log.core.eventlog import EventLog
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import decide
@@ -51,6 +53,19 @@ def test_witnesses_and_findings_are_listed(control: Control) -> None:
     assert " 0s " not in table.lines[1], "it was never asked to cosign, and is not behind by anything"
     [finding] = json.loads(control("log", "findings", "-o", "json").out)
     assert (finding["kind"], finding["size"], finding["otherSize"]) == ("fork", 2, 2)
+
+
+def test_findings_of_an_older_node_that_does_not_count_them_are_counted(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Session.call
+
+    async def older(session: Session, operation: str, /, **params: Any) -> Any:
+        answer = await call(session, operation, **params)
+        return {name: value for name, value in answer.items() if name != "open"} if "open" in answer else answer
+
+    monkeypatch.setattr(Session, "call", older)
+    assert "1 finding not confirmed" in control("log", "witnesses").err
 
 
 def test_a_lake_says_what_its_nodes_have_witnessed(control: Control, tmp_path: Path, migrated_sqlite_url: str) -> None:
