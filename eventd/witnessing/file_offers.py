@@ -75,18 +75,21 @@ class FileOffering:
         held = await self._open(error.note) if error is not None and error.note else None
         if held is not None and held.origin != read_lake_checkpoint(due.note.text).origin:
             held = None
-        if held is None or error is None:
-            files.give_up(me)
-            if str(untold) != self._told:  # once, and not with each state
-                self._told = str(untold)
-                about = {"group": me.group, "peer": me.peer, "error": self._told}
-                logger.warning("lake checkpoint refused", extra=about)
-            return False
-        has_all = files.note_held(me, held, error.note)
-        if error.code == "conflict" and has_all and held.size != due.old:
-            return True
+        if error is not None and error.code == "conflict" and not error.note and files.forget_held(me):
+            return True  # the peer holds nothing of the files any more
+        if held is not None and error is not None:
+            files.note_held(me, held, error.note)
+            if not files.has_all_of(me, held):
+                files.give_up(me)
+                await self._find_older(me, HeldNote(held, error.note), f"the lake has other lines: {error.code}")
+                return False
+            # The note alone shows nothing else: a refusal is not signed, and an earlier note may be put into it.
+            if error.code == "conflict" and held.size != due.old:
+                return True
         files.give_up(me)
-        await self._find_older(me, HeldNote(held, error.note), f"the lake has other lines: {error.code}")
+        if str(untold) != self._told:  # once, and not with each state
+            self._told = str(untold)
+            logger.warning("lake checkpoint refused", extra={"group": me.group, "peer": me.peer, "error": self._told})
         return False
 
     async def _find_older(self, me: FilesWitness, held: HeldNote, why: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from federation.errors import MalformedHistory
+from federation.errors import MalformedHistory, ProofMismatch
 from federation.history.lake_checkpoints import LakeCheckpoint, read_lake_checkpoint
 from federation.history.notes import NoteSignature, SignedNote, read_note
 from federation.history.proofs import verify_consistency
@@ -101,11 +101,31 @@ class OwnFiles:
         """Return what a witness holds; None as long as it has shown nothing."""
         return self._held.get(witness)
 
-    def note_held(self, witness: FilesWitness, held: LakeCheckpoint, note: str) -> bool:
-        """Note what a witness has shown that it holds; return whether the lake has as many lines."""
+    def note_held(self, witness: FilesWitness, held: LakeCheckpoint, note: str) -> None:
+        """Note what a witness has shown that it holds."""
         self._held[witness] = HeldNote(held, note)
+
+    def has_all_of(self, witness: FilesWitness, held: LakeCheckpoint) -> bool:
+        """Return False if the lines in the lake do not continue a checkpoint that a witness has shown.
+
+        Without a proof from there nothing is known yet: `find_due` compares it with the next checkpoint.
+        """
         signed = self._signed.get(witness.node)
-        return signed is None or held.origin != signed.stated.origin or held.size <= signed.stated.size
+        if signed is None or held.origin != signed.stated.origin:
+            return True
+        size = signed.stated.size
+        proof = () if held.size == size else signed.proofs.get(held.size)
+        if held.size > size or proof is None:
+            return held.size <= size
+        try:
+            verify_consistency(held.size, held.root, size, signed.stated.root, proof)
+        except ProofMismatch:
+            return False
+        return True
+
+    def forget_held(self, witness: FilesWitness) -> bool:
+        """Forget what a witness holds, because it has forgotten it; return whether anything was known of it."""
+        return self._held.pop(witness, None) is not None
 
     def give_up(self, witness: FilesWitness) -> None:
         """Offer a witness nothing more until there is another checkpoint: it refuses this one."""

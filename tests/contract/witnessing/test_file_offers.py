@@ -16,6 +16,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.witnesses.findings import read_findings
 from eventd.log.witnesses.keys import LOG
 from eventd.log.witnesses.offers import OfferFrom
+from eventd.log.witnesses.witnessed import forget_trees
 from eventd.log.witnesses.witnessed_files import decide_files
 from eventd.testing import NOW
 from eventd.witnessing.asking import REFUSED, HistoryUntold
@@ -44,10 +45,13 @@ class HonestPeer:
 
     def __init__(self, log: EventLog, topic: int) -> None:
         self.log, self.topic = log, topic
+        self.refuses: ErrorAnswer | None = None
         self.asked: list[tuple[int, str]] = []
         """The old sizes that were offered, and how each offer was answered."""
 
     async def ask(self, _group: Any, _peer: Any, question: WitnessQuestion, _kind: Any) -> tuple[Any, KeySource]:
+        if self.refuses is not None:
+            raise HistoryUntold(REFUSED, self.refuses)
         pins, offer = {("site-a", LOG): OWNER.private.public_key().public_bytes_raw()}, read_offer(question)
         offered = OfferFrom(self.topic, "g", "site-a", KeySource.OWNED, pins, {"site-a"}, offer)
         error = (await self.log.database.write(decide_files, offered, NOW)).error
@@ -160,6 +164,43 @@ async def test_lines_that_another_program_has_changed_are_not_offered(shipping: 
     shipping.ship()
     assert await shipping.offer() == [], "it would look like a fork of the node"
     assert await shipping.found() == [("older_copy", BEGINS + 2)]
+
+
+@pytest.mark.parametrize("code", ["forked", "conflict"])
+async def test_an_earlier_note_in_a_refusal_does_not_show_an_older_copy(shipping: Shipping, code: str) -> None:
+    """A refusal is not signed: each program on the way to the peer can send one, with a note that the node signed."""
+    shipping.ship(1)
+    await shipping.offer()
+    earlier = shipping.files.cosigned()["site-a"]
+    for number in range(2, 4):
+        shipping.ship(number)
+        shipping.peer.refuses = ErrorAnswer(code=code, message="", note=earlier)
+        assert await shipping.offer() == []
+        assert await shipping.found() == []
+    shipping.peer.refuses = None
+    shipping.ship(4)
+    assert await shipping.offer() == [(BEGINS + 1, "")]
+
+
+async def test_a_refusal_with_another_root_of_the_size_shows_an_older_copy(shipping: Shipping, tmp_path: Path) -> None:
+    shipping.ship(1)
+    await shipping.offer()
+    shipping.tree = FileTree.begin(connect(str(tmp_path / "older")), ORIGIN, {})
+    shipping.restart()
+    shipping.ship(2)
+    assert await shipping.offer() == [(0, "forked")]
+    assert await shipping.found() == [("older_copy", BEGINS + 1)]
+
+
+async def test_a_peer_that_has_forgotten_the_files_is_offered_all_of_them(shipping: Shipping) -> None:
+    shipping.ship(1)
+    await shipping.offer()
+    await shipping.log.database.write(forget_trees, shipping.peer.topic, "site-a", NOW)
+    shipping.ship(2)
+    assert await shipping.offer() == [(BEGINS + 1, "conflict"), (0, "")]
+    shipping.peer.refuses = ErrorAnswer(code="conflict", message="", note="")
+    shipping.ship(3)
+    assert await shipping.offer() == [], "it is offered once"
 
 
 async def test_a_peer_that_refuses_is_asked_again_when_the_files_have_changed(shipping: Shipping) -> None:
