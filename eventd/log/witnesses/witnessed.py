@@ -30,6 +30,7 @@ from federation.errors import (
 )
 from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint
 from federation.history.entries import read_opening_entry
+from federation.history.lake_witnessing import is_of_files
 from federation.history.notes import NoteKey, SignedNote, read_note
 from federation.history.witnessing import (
     KeySource,
@@ -276,10 +277,11 @@ def _tree(row: tuple[str, str, str, int, bytes, str, int, int]) -> WitnessedTree
 
 
 def forget_trees(conn: Connection, topic_id: int, node: str, now: int) -> int:
-    """Forget what is held of the trees of a node, and record that; return of how many."""
-    trees = read_of(conn, topic_id, node)
+    """Forget what is held of the trees of a node, also of its files, and record that; return of how many."""
+    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND node = ? ORDER BY opened_at DESC, origin"
+    trees = [_tree(row) for row in fetch(conn, sql, (topic_id, node))]
     for tree in trees:
-        detail = f"an operator reset it: {tree.size} leaves were held"
+        detail = f"an operator reset it: {tree.size} {'lines' if is_of_files(tree.origin) else 'leaves'} were held"
         found = NewFinding(tree.origin, node, FindingKind.RESET, tree.size, 0, tree.note, f"reset {now}", detail)
         keep_finding(conn, topic_id, found, now)
     execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND node = ?", (topic_id, node))

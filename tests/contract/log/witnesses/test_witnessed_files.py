@@ -90,8 +90,9 @@ async def test_files_are_no_tree_of_the_group(witness: FilesWitnessLog, tmp_path
     read, topic = witness.log.database.read, witness.topic
     assert (await read(read_of, topic, "a"), await read(read_witnessed, topic)) == ([], [])
     assert await read(read_news, topic, 0, "", 9) == []
-    await witness.log.database.write(forget_trees, topic, "a", NOW)
+    assert await witness.log.database.write(forget_trees, topic, "a", NOW) == 1
     assert await witness.held(Files(tmp_path)) == 0
+    assert await witness.found() == [("reset", str(Files(tmp_path).origin), BEGINS, 0)]
 
 
 @pytest.mark.parametrize("source", [KeySource.OWNED, KeySource.SHARED])
