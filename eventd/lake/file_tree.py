@@ -159,6 +159,8 @@ class FileTree:
         self._last = [*last]
         """The lines of the last file."""
         self._is_written = True
+        self.is_begun = True
+        """Whether a file of the tree is written: the state has to name the tree before, and its later lines after."""
         self._roots = list[bytes]()
         """The roots of the first files, as far as a proof needed them."""
 
@@ -170,6 +172,7 @@ class FileTree:
         lines that look like those of an earlier tree.
         """
         made = cls(storage, origin, CompactRange())
+        made.is_begun = False
         for book in Ledger:
             made._append(TreeLine(LineKind.BEGIN, book.value, (str(reaches.get(book, 0)),)).text())
         return made
@@ -226,7 +229,7 @@ class FileTree:
         if not self._is_written:
             path = f"{lines_folder(*self._origin)}/{(self._range.size - 1) // LINES:09d}.txt"
             self._storage.put(path, "".join(f"{line}\n" for line in self._last).encode())
-            self._is_written = True
+            self._is_written = self.is_begun = True
 
     def is_named(self, note: str) -> bool:
         """Return whether a note is about this tree."""

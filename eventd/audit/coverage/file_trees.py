@@ -222,6 +222,11 @@ def _judge(
         made.findings.append(_of_state(state, path, fault))
     _judge_key(state, path, key, keys, made)
     texts = [*read_lines(storage, lines_folder(*signed.origin))]
+    if not texts and signed.size <= len(Ledger) and all(one.origin != signed.origin for one in made.seen):
+        message = "the tree of the node's files has only its first lines, and these are not written"
+        hint = "start the node, which was ended when it began the tree: it begins another one"
+        made.doubt(state.node, _NOT_SIGNED, path, message, hint)
+        return
     if fault := _fault_of_lines(texts, signed, made.seen):
         made.findings.append(_of_state(state, path, fault))
         return

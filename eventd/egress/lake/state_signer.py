@@ -142,6 +142,8 @@ class StateSigner:
             tree.add(drops)
         if before is not None and before.tree is not None:
             cosigned = cosigned or before.tree.cosigned
+        if tree.is_begun:  # or a process that is killed leaves a state about lines that are not there
+            tree.flush()
         signed = tree.sign(state, keys.log, cosigned if tree.is_named(cosigned) else "")
         write_state(self._storage, signed)
         tree.flush()

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from eventd.audit.coverage.file_trees import judge_files
 from eventd.egress.lake.archive_signer import ArchiveSigner
 from eventd.egress.lake.coverage import LakeCoverage, read_coverage, read_states
 from eventd.egress.lake.state_signer import StateSigner
 from eventd.errors import Unavailable
 from eventd.lake.compaction import DAY, compacting
-from eventd.lake.file_tree import LineKind, lines_folder, read_line, read_lines
-from eventd.lake.layout import ARCHIVE, LANDING, archived
+from eventd.lake.file_tree import TREES, LineKind, lines_folder, read_line, read_lines
+from eventd.lake.layout import ARCHIVE, LANDING, archived, landing
 from eventd.lake.manifest import encode
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment, write_state
@@ -156,3 +158,29 @@ def test_a_state_that_another_program_changed_is_noticed(lake: Storage, keys: Pa
     write_state(lake, changed)
     assert again.is_changed(changed)
     assert not StateSigner(lake, Path(), SYSTEM, kept=kept).is_changed(changed), "a node without a key signs nothing"
+
+
+def test_a_node_that_is_killed_when_it_begins_its_tree_is_not_accused(lake: Storage, keys: Path) -> None:
+    node = SigningNode(lake, keys)
+    lake.delete([one.path for one in lake.list(TREES)])
+    found = judge_files(lake, survey(lake))
+    assert (found.findings, [one.kind for one in found.doubts]) == ([], ["not signed"])
+    again = StateSigner(lake, keys, SYSTEM)
+    again.write(node.known.states[NODE], node.known)
+    found = judge_files(lake, survey(lake))
+    assert (found.findings, found.doubts, found.signed) == ([], [], {NODE})
+
+
+def test_a_state_is_written_after_the_lines_that_it_is_signed_with(
+    lake: Storage, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = SigningNode(lake, keys)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lake), "put", _unavailable)
+        with pytest.raises(Unavailable):
+            node.signer.shipped(landing(Ledger.EVENTS, NODE, EPOCH, 0, 1, at=NOON).name, NODE, b"{}", node.known)
+    written: list[str] = []
+    put = type(lake).put
+    monkeypatch.setattr(type(lake), "put", lambda self, path, data: (written.append(path), put(self, path, data)))
+    node.write_state()
+    assert [path.partition("/")[0] for path in written] == ["trees", "nodes"]
