@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import shutil
 import sys
 import tempfile
@@ -33,10 +34,16 @@ def main() -> None:
     durability = {"durability": "FULL" if options.database == "sqlite" else "synchronous_commit=on"}
     measure = {"latency": measure_latency, "previews": measure_previews, "catchup": _catch_up}[options.what]
     with databases(options.database) as make_url:
+        orders = itertools.cycle([options.histories, options.histories[::-1]])
 
         def one() -> dict[str, float]:
-            with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
-                return asyncio.run(measure(Path(directory), make_url, options))
+            found: dict[str, dict[str, float]] = {}
+            for options.history in next(orders):
+                with tempfile.TemporaryDirectory(prefix="eventd-bench-") as directory:
+                    found[options.history] = asyncio.run(measure(Path(directory), make_url, options))
+            if len(found) == 1:
+                return found[options.history]
+            return {f"{mode}_{name}": value for mode, of_mode in found.items() for name, value in of_mode.items()}
 
         run_rounds(vars(options) | durability, options.rounds, one)
 
@@ -48,6 +55,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=350)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--previews", type=int, default=3, help="previews: how many at a time")
+    modes = parser.add_argument("--histories", choices=["off", "record"], nargs="+", default=["record"])
+    modes.help = "the history.mode of the groups; several are measured in turns"
     parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
     return parser.parse_args()
 
@@ -59,6 +68,7 @@ async def _catch_up(
     (directory / "key").write_text("bench-secret")
     a, b = BenchNode("a", directory, make_url()), BenchNode("b", directory, make_url())
     for node, other in ((a, b), (b, a)):
+        node.history = options.history
         node.declare(directory / "key", [other])
     drafts = make_drafts("a", options.events, options.size)
     bare = _bare_rate(directory, make_url, drafts)

@@ -42,7 +42,7 @@ async def measure_latency(
     directory: Path, make_url: Callable[[], str | None], options: argparse.Namespace
 ) -> dict[str, float]:
     """Return milliseconds, as percentiles over single events with a pause between them."""
-    async with node_pair(directory, make_url) as pair:
+    async with node_pair(directory, make_url, history=options.history) as pair:
         rounds = await pair.send(make_drafts("a", EVENTS + WARM_UP, options.size))
     appends, sights, receipts = zip(*rounds[WARM_UP:], strict=True)
     return {
@@ -58,7 +58,9 @@ async def measure_previews(
     directory: Path, make_url: Callable[[], str | None], options: argparse.Namespace
 ) -> dict[str, float]:
     """Measure latencies at an idle node, and while redeliveries of all its events are previewed."""
-    async with node_pair(directory, make_url, subjectPrefixes=["10."]) as pair:  # so that every event is examined
+    async with node_pair(
+        directory, make_url, history=options.history, subjectPrefixes=["10."]
+    ) as pair:  # so that every event is examined
         await pair.hold(make_drafts("a", options.events, options.size))
         drafts = make_drafts("a", 2 * EVENTS + WARM_UP, options.size, start=options.events)
         await pair.send(drafts[:WARM_UP])
@@ -83,7 +85,12 @@ async def measure_previews(
 
 @asynccontextmanager
 async def node_pair(
-    directory: Path, make_url: Callable[[], str | None], *, tls: bool = False, **of_peers: object
+    directory: Path,
+    make_url: Callable[[], str | None],
+    *,
+    tls: bool = False,
+    history: str = "record",
+    **of_peers: object,
 ) -> AsyncIterator[_Pair]:
     """Yield the two nodes; at the end they are stopped, and B's events are compared with those that A sent.
 
@@ -95,6 +102,7 @@ async def node_pair(
     for each in (a, b) if tls else ():
         each.tls = make_pair(each.directory / "tls", each.name, [], 1, datetime.now(UTC))
     for node, other in ((a, b), (b, a)):
+        node.history = history
         node.declare(directory / "key", [other], **of_peers)
     b.start()
     environ = {"EVENTD_DATA_DIR": str(a.directory), "EVENTD_DATABASE_URL": a.url, "EVENTD_API_LISTEN": "127.0.0.1:0"}
@@ -122,9 +130,9 @@ class _Pair:
         self._delivered = node.metrics.delivered
         node.metrics.delivered = self._notice  # type: ignore[method-assign]
 
-    def _notice(self, group: str, peer: str, count: int, lag: float) -> None:
+    def _notice(self, group: str, peer: str, count: int, size: int, lag: float) -> None:
         self._acknowledged.put_nowait((time.perf_counter(), count))
-        self._delivered(group, peer, count, lag)
+        self._delivered(group, peer, count, size, lag)
 
     async def hold(self, drafts: Sequence[Draft]) -> None:
         """Store these events at both nodes."""

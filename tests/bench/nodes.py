@@ -18,12 +18,15 @@ from eventd.ingress.admission import draft_of
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import read_matching
 from eventd.log.core.values import Draft
+from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.resources.configuration import topic_of
+from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.registry import announce, put_resource
 from eventd.store.schema.migrations import upgrade
 from eventd.tls.making import Pair
+from eventd.witnessing.node_keys import load_history_keys
 from federation.event import Event, encode, new_event_id, normalise
 from tests.support.ports import free_port
 from tests.support.reading import AnyRecord
@@ -63,6 +66,8 @@ class BenchNode:
         self.url = url or f"sqlite:///{self.directory / 'eventd.db'}"
         self.port = free_port()
         self.api = free_port()
+        self.history = "record"
+        """The `history.mode` of the group."""
         self.tls: Pair | None = None
         """The certificate with which the node serves and shows itself; None: plain HTTP."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -80,6 +85,7 @@ class BenchNode:
             "nodeName": self.name,
             "auth": {"mode": "hmac", "secretFile": str(secret)} | ({"keys": list(keys)} if keys else {}),
             "listen": {"address": "127.0.0.1", "port": self.port, "tls": self._files()},
+            "history": {"mode": self.history},
         }
         try:
             database.write_now(upgrade, now=now)
@@ -107,6 +113,9 @@ class BenchNode:
         database = Database(self.url)
         log = await EventLog.open(database, SystemClock())
         topic = await log.topic(topic_of(GROUP))
+        if self.history == "record":  # without a tree, the events would have no leaves
+            keys = load_history_keys(self.directory, SYSTEM)
+            await database.write(open_tree, topic, TreeOwner(GROUP, self.name, keys.log), log.clock.now())
         for start in range(0, len(drafts), 1000):
             await log.append(topic, drafts[start : start + 1000])
         await log.close()
