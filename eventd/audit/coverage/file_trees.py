@@ -96,7 +96,9 @@ class FileTreeFindings:
     """What is found of all trees of files. `doubts`: files that no node has signed, or with a key that is not known.
 
     `signed`: the nodes that have signed all of their files, which are as they signed them. `seen`: the trees that
-    later audits compare with the lake.
+    later audits compare with the lake. `withdrawn`: by node and epoch, the segments that retention has removed, and
+    that no line of their tree says so of. `expired`: by node, the day of the last segment that it has signed to be
+    removed by its own retention, and when the epoch of that segment began.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -104,6 +106,8 @@ class FileTreeFindings:
     signed: set[str] = field(default_factory=set)
     seen: list[SeenFileTree] = field(default_factory=list)
     doubted: set[str] = field(default_factory=set)
+    withdrawn: dict[NodeEpoch, list[SegmentName]] = field(default_factory=dict)
+    expired: defaultdict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
 
     def doubt(self, node: str, kind: str, where: str, message: str, hint: str) -> None:
         """Add that some files of a node are not proven to be its own."""
@@ -175,6 +179,8 @@ def judge_files(
                 message = "the state of the node is not signed, although it signs its history"
             hint = "start the node, which signs it; one that is closed needs a state from a copy of the lake"
             made.doubt(state.node, _NOT_SIGNED, where, message, hint)
+    for state in survey.nodes:
+        _doubt_removed(state, made)
     wrong = {one.source for one in made.findings} | {one.node for one in survey.nodes if one.tree is None}
     made.signed = {one.node for one in survey.nodes} - wrong - made.doubted
     made.findings = made.findings[:MOST_NAMED]
@@ -385,26 +391,42 @@ def _judge_removed(
             joined[-1] = (joined[-1][0], max(joined[-1][1], one.upto))
         else:
             joined.append((one.after, one.upto))
-    drops, withdrawn = lines.numbers(LineKind.DROP), 0
+    drops, withdrawn, expired = lines.numbers(LineKind.DROP), list[SegmentName](), ""
     for place in lines.shipped():
+        if is_dropped := place.upto <= drops.get(place.book.value, 0):
+            expired = max(expired, place.day)
         joined = spans[place.book]
         at = bisect_right(joined, place.after, key=lambda span: span[0]) - 1
         covered = at >= 0 and place.upto <= joined[at][1]
-        if covered or place.manifest in survey.digests or place.upto <= drops.get(place.book.value, 0):
+        if covered or place.manifest in survey.digests or is_dropped:
             continue
         reach = state.segments.get(place.book)
         if reach is not None and place.upto <= reach.after:
-            withdrawn += 1
+            withdrawn.append(place)
         else:
             made.findings.append(
                 _of_segment(state.node, place, "the node signed that it wrote this segment: it is gone")
             )
+    made.withdrawn[NodeEpoch(state.node, state.epoch)] = withdrawn
+    if expired:
+        made.expired[state.node].append((state.began_at, expired))
+
+
+def _doubt_removed(state: NodeState, made: FileTreeFindings) -> None:
+    """Doubt the segments that retention has removed, and that the node has not signed to be removed.
+
+    A node signs the removal of segments of its present epoch only. What its own retention has removed there explains
+    that the segments of an earlier epoch are gone that are no newer.
+    """
+    day = max((day for began_at, day in made.expired[state.node] if began_at > state.began_at), default="")
+    withdrawn = [one for one in made.withdrawn.get(NodeEpoch(state.node, state.epoch), ()) if one.day > day]
     if withdrawn:
-        where, count = state_path(state.node, state.epoch), counted(withdrawn, "segment")
+        where, count = state_path(state.node, state.epoch), counted(len(withdrawn), "segment")
         message = f"retention has removed {count} of {state.node}, which the node has not signed"
         hint = (
-            "the node signs what its own EVENTD_LAKE_RETENTION removes, when it reports; about `routerctl lake retain`"
-            " ask the operators"
+            "the node signs what its own EVENTD_LAKE_RETENTION removes of its present epoch, when it reports; this also"
+            " explains what is gone of earlier epochs up to the same day; about `routerctl lake retain` ask the"
+            " operators"
         )
         made.doubt(state.node, _NOT_SIGNED, where, message, hint)
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.storage import connect
 from eventd.lake.writer import write_segment
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.head import renew_epoch
 from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.runtime.chance import SYSTEM
@@ -284,6 +286,27 @@ def test_the_node_does_not_sign_a_removal_that_it_did_not_make(lake: LakeFiles, 
             ["retention has removed 2 segments of a, which the node has not signed"],
         )
         assert report.nodes[0].signed_at is None
+
+
+@pytest.mark.parametrize(("own", "doubted"), [(True, []), (False, [1, 3])])
+async def test_what_a_node_has_signed_to_be_removed_explains_what_is_gone_of_an_earlier_epoch(
+    lake: LakeFiles, migrated_sqlite_url: str, own: bool, doubted: list[int]
+) -> None:
+    keys = lake.root.parent / "keys"
+    await grow(migrated_sqlite_url, "e2", TreeOwner("g", "a", load_history_keys(keys, SYSTEM).log))
+    ship(migrated_sqlite_url, lake.root, now=LATER + 120 * SECOND, keys=keys)
+    with closing(Database(migrated_sqlite_url)) as database:
+        database.write_now(renew_epoch)
+    await publish(migrated_sqlite_url, "e3")
+    ship(migrated_sqlite_url, lake.root, now=LATER + DAY, keys=keys)
+    for days in (10, 12):
+        if not own:
+            list(retaining(connect(str(lake.root)), ["a"], now=LATER + days * DAY, keep=DAY))
+        ship(migrated_sqlite_url, lake.root, now=LATER + days * DAY, keys=keys, retention=DAY if own else 0)
+    assert (len([*lake.states("a")]), [*lake.root.glob("landing/events/*/*/*.json")]) == (2, [])
+    report = audit(lake)
+    told = [re.findall(r"retention has removed (\d+)", one) for one in unsigned(report)]
+    assert (rewritten(report), sorted(int(found[0]) for found in told if found)) == ([], doubted)
 
 
 async def test_a_rotated_key_continues_the_tree_and_a_lost_one_begins_another(
