@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from eventd.egress.lake.protocol import SignedFiles, cursor_name
 from eventd.lake.schema import Ledger
@@ -34,7 +35,10 @@ def _read(selection: Mapping[str, Any], lake: str) -> SignedFiles | None:
 
 
 def keep_signed_files(conn: Connection, files: Sequence[SignedFiles]) -> list[SignedFiles]:
-    """Store what has changed; return the trees of the same epoch that others have replaced."""
+    """Store what has changed; return the trees of the same epoch that others have replaced.
+
+    A tree only grows: a smaller size of the same one is not stored.
+    """
     return [*_keep(conn, files)]
 
 
@@ -45,6 +49,8 @@ def _keep(conn: Connection, files: Sequence[SignedFiles]) -> Iterator[SignedFile
             continue
         cursor = found[0]
         before = _read(cursor.selection, cursor.selection.get("lake", ""))
+        if before is not None and before.size > one.size and replace(before, size=one.size) == one:
+            continue
         if before != one:
             change_cursor_selection(conn, cursor.name, {**cursor.selection, _FILES: msgspec.to_builtins(one)})
         if before is not None and before.epoch == one.epoch and before.tree != one.tree:

@@ -150,8 +150,12 @@ class StateSigner:
         return signed
 
     def files(self, known: LakeCoverage) -> tuple[SignedFiles, ...]:
-        """Return what the last states of the nodes are signed with."""
-        signed = [checkpoint_of(state.tree) for _, state in sorted(known.states.items()) if state.tree is not None]
+        """Return what the last states of the nodes are signed with, of the trees that this process adds to.
+
+        Others were only read from the lake, where anyone may have written them.
+        """
+        states = [state for node, state in sorted(known.states.items()) if (node, known.epoch) in self._trees]
+        signed = [checkpoint_of(state.tree) for state in states if state.tree is not None]
         return tuple(SignedFiles(**one.origin._asdict(), size=one.size) for one in signed)
 
     def _drops(self, state: NodeState) -> list[TreeLine]:

@@ -184,3 +184,12 @@ def test_a_state_is_written_after_the_lines_that_it_is_signed_with(
     monkeypatch.setattr(type(lake), "put", lambda self, path, data: (written.append(path), put(self, path, data)))
     node.write_state()
     assert [path.partition("/")[0] for path in written] == ["trees", "nodes"]
+
+
+def test_a_node_reports_only_trees_that_it_adds_to(lake: Storage, keys: Path) -> None:
+    node = SigningNode(lake, keys)
+    assert [one.size for one in node.signer.files(node.known)] == [len(Ledger)]
+    after_failure = StateSigner(lake, keys, SYSTEM)
+    assert after_failure.files(node.known) == (), "the state in the lake may be that of another program"
+    node.known.states[NODE] = after_failure.write(node.known.states[NODE], node.known)
+    assert after_failure.files(node.known) == node.signer.files(node.known)
