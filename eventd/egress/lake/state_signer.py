@@ -61,7 +61,7 @@ class StateSigner:
         self._retention = retention
         self._kept = kept
         self._trees: dict[tuple[str, str], FileTree] = {}
-        self._dropped: dict[tuple[str, str, Ledger], int] = {}
+        self._dropped: dict[tuple[str, str, str], int] = {}
         self._compared: dict[str, tuple[Mapping[Ledger, int], str]] = {}
 
     def shipped(self, name: str, node: str, manifest: bytes, known: LakeCoverage) -> None:
@@ -183,11 +183,18 @@ class StateSigner:
         return lines
 
     def _expired(self, state: NodeState, withdrawn: Mapping[Ledger, int], day: str) -> dict[Ledger, int]:
-        """Return up to which numbers these ledgers, withdrawn up to a number each, have only segments before a day."""
+        """Return up to which numbers these ledgers, withdrawn up to a number each, have only segments before a day.
+
+        Notes the removals that are signed already: those of an earlier process, too.
+        """
         found = {**withdrawn}
         if not withdrawn or state.tree is None:
             return found
-        for line in map(read_line, read_lines(self._storage, lines_folder(*checkpoint_of(state.tree).origin))):
+        signed = checkpoint_of(state.tree)
+        for at, line in enumerate(map(read_line, read_lines(self._storage, lines_folder(*signed.origin)))):
+            if line is not None and line.kind is LineKind.DROP and at < signed.size:  # anyone can append another one
+                ledger = state.node, state.epoch, line.name
+                self._dropped[ledger] = max(int(line.values[0]), self._dropped.get(ledger, 0))
             place = parse_name(line.name) if line is not None and line.kind is LineKind.SHIP else None
             if place is not None and place.day >= day and place.after < found.get(place.book, 0):
                 found[place.book] = place.after

@@ -16,7 +16,7 @@ from eventd.errors import Unavailable
 from eventd.lake.compaction import DAY, compacting
 from eventd.lake.file_tree import TREES, LineKind, lines_folder, read_line, read_lines
 from eventd.lake.layout import ARCHIVE, LANDING, archived, landing
-from eventd.lake.manifest import encode
+from eventd.lake.manifest import SegmentRange, encode
 from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
@@ -193,3 +193,14 @@ def test_a_node_reports_only_trees_that_it_adds_to(lake: Storage, keys: Path) ->
     assert after_failure.files(node.known) == (), "the state in the lake may be that of another program"
     node.known.states[NODE] = after_failure.write(node.known.states[NODE], node.known)
     assert after_failure.files(node.known) == node.signer.files(node.known)
+
+
+def test_a_node_that_starts_again_signs_no_removal_twice(lake: Storage, keys: Path) -> None:
+    node = SigningNode(lake, keys)
+    node.ship()
+    withdrawn = {Ledger.EVENTS: SegmentRange(after=1, upto=1)}
+    for number in range(3):
+        signer = StateSigner(lake, keys, SYSTEM, retention=DAY)
+        state = replace(node.known.states[NODE], segments=withdrawn, as_of=LATER + number)
+        node.known.states[NODE] = signer.write(state, node.known)
+        assert node.lines(LineKind.DROP) == [Ledger.EVENTS]
