@@ -15,12 +15,14 @@ import pytest
 
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.report import Report
+from eventd.egress.lake import state_signer
 from eventd.lake.compaction import compacting, retaining
 from eventd.lake.file_tree import LineKind, line_of
 from eventd.lake.layout import landing
+from eventd.lake.manifest import NodeState
 from eventd.lake.schema import Ledger, arrow_schema
-from eventd.lake.storage import connect
-from eventd.lake.writer import write_segment
+from eventd.lake.storage import Storage, connect
+from eventd.lake.writer import write_segment, write_state
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.history.open_tree import TreeOwner, open_tree
@@ -261,6 +263,23 @@ def test_the_node_signs_an_archive_of_another_program_that_has_the_rows_it_signe
     assert (rewritten(report), unsigned(report)) == ([], [])
     told = ["1 segment of a is written to the archive by another program than the node"]
     assert (unsigned(audit(changed)), unsigned(audit(forged))) == (told, told)
+
+
+async def test_the_node_never_signs_a_state_that_another_program_changed(
+    lake: LakeFiles, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.set_state("a", lambda state: state.update(complete_until=LATER + DAY))
+    await publish(migrated_sqlite_url, "e2")
+    signed: list[int] = []
+
+    def write(storage: Storage, state: NodeState) -> None:
+        signed.append(state.complete_until)
+        write_state(storage, state)
+
+    monkeypatch.setattr(state_signer, "write_state", write)
+    ship(migrated_sqlite_url, lake.root, now=LATER + 120 * SECOND, keys=lake.root.parent / "keys")
+    assert len(signed) > 1, "also before the end of the round"
+    assert max(signed) < LATER + 120 * SECOND
 
 
 def test_the_node_signs_what_its_own_retention_removes(lake: LakeFiles, migrated_sqlite_url: str) -> None:
