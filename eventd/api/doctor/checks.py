@@ -92,7 +92,8 @@ def _failed(peer: PeerFacts) -> Check:
     if found.refused_again:
         parts.append(f"{found.refused_again:,} of them are refused every time: a retry does not help")
         remedies.append(
-            "if the reason is id_conflict, emit the event again with an id of its own; then drop the dead letters:"
+            "if the reason is id_conflict, emit the event again with an id of its own, or have the peer release the id"
+            " (routerctl federation event release) and retry; then drop the other dead letters:"
             f" routerctl federation dead-letters drop --group {peer.group} NUMBER"
         )
     if found.refused_waiting:

@@ -158,7 +158,7 @@ async def emit(
         return
     if not type:
         raise typer.BadParameter("add --type, or read events with --stdin")
-    least, name = _witnesses_of(wait), await one_group(session, group)
+    least, name = _witnesses_of(wait, patience), await one_group(session, group)
     answer = await session.call("events.emit", group=name, events=[fields])
     (result,) = answer["results"]
     shown = result["event"] or {**fields, "id": result["id"]}
@@ -171,8 +171,10 @@ async def emit(
         note(f"note: {result['id']} exists already: {result['result']}")
 
 
-def _witnesses_of(wait: str) -> int:
+def _witnesses_of(wait: str, patience: Duration) -> int:
     """Return how many peers must have cosigned before `--wait` ends. Raises BadParameter."""
+    if patience < 0:
+        raise typer.BadParameter("--timeout is negative: write a duration from 0s on")
     what, given, count = wait.partition("=")
     if what == "witnessed" and (not given or (count.isdecimal() and 0 < int(count) <= 1000)):
         return int(count) if given else 1
@@ -185,7 +187,7 @@ async def _emit_lines(session: Session, group: str, fields: Mapping[str, Any], w
     """Emit the events of standard input; `fields` fill in what lines lack. Raises BadParameter for one event's own."""
     from eventd.cli.federation.emit_lines import SealWait, emit_lines
 
-    until = SealWait(_witnesses_of(wait), patience) if wait else None
+    until = SealWait(_witnesses_of(wait, patience), patience) if wait else None
     own = [name for name in fields if name not in DEFAULTS]
     if own:
         option = OPTION_OF[own[0]]

@@ -46,7 +46,8 @@ async def release(
     note(f"{id} is free in group {name}: {held} had it")
     source = proven["sourceNode"] or "no source"
     note(f"proven: {proven['node']} admitted the event of {source} as leaf {proven['leaf']} of {proven['origin']}")
-    note("note: it is stored when its sender sends it again: there, routerctl federation dead-letters retry")
+    note("note: it is stored when its sender sends it again. There, `routerctl federation dead-letters list` shows its")
+    note(f"number: routerctl federation dead-letters retry --group {name} NUMBER")
 
 
 def _read(path: Path) -> object:

@@ -9,6 +9,7 @@ from eventd.cli.program.values import Duration
 from eventd.cli.terminal.output import note
 from eventd.errors import CheckFailed
 from eventd.runtime.clock import SystemClock
+from eventd.text.duration import brief_duration
 from eventd.text.plural import counted
 
 _PAUSE: Final = 0.2
@@ -35,15 +36,16 @@ async def wait_sealed(
                 note(f"{done}: leaf {leaf['leaf']} of {leaf['origin']}, in the checkpoint of size {leaf['size']}")
             return {name: leaf[name] for name in ("origin", "leaf", "size", "signedAt", "witnesses")}
         if clock.monotonic() >= end:
+            waited = brief_duration(patience)
             if leaf["sealed"]:
                 raise CheckFailed(
                     f"event {event_id} is stored and sealed, but leaf {leaf['leaf']} of {leaf['origin']} was cosigned"
-                    f" by {counted(leaf['witnesses'], 'peer')} after {patience}, and not by {witnesses}",
+                    f" by {counted(leaf['witnesses'], 'peer')}, and not by {witnesses}, after {waited}",
                     hint="routerctl log witnesses shows who cosigns",
                 )
             raise CheckFailed(
                 f"event {event_id} is stored, but leaf {leaf['leaf']} of {leaf['origin']} was in no checkpoint after"
-                f" {patience}: the last one has size {leaf['size']}",
+                f" {waited}: the last one has size {leaf['size']}",
                 hint="routerctl doctor says whether the node seals",
             )
         await clock.sleep(_PAUSE)

@@ -220,6 +220,8 @@ def test_emit_names_the_leaf_and_waits_for_its_checkpoint(proving: Proving) -> N
     assert "odd" not in control("federation", "event", "list").out, "what is wrong is found before the event is stored"
     told = control(*event, "late", "--wait", "sealed", "--timeout", "1ms", code=4)
     assert "event late is stored, but leaf 4 of eventd/edge/onprem/" in told.err
+    assert "was in no checkpoint after 1ms: " in told.err
+    assert "--timeout is negative" in control(*event, "odd", "--wait", "sealed", "--timeout=-2s", code=2).err
     proving.seal()
     told = control(*event, "late", "--wait", "sealed", "-o", "json")  # a duplicate, which is sealed by now
     assert (told.json["history"]["leaf"], told.json["history"]["size"]) == (4, 5)
