@@ -41,6 +41,9 @@ MODES = ("off", "record")
 BATCH = 256
 CONNECTIONS = 4
 PROOFS = 300
+STEADY = 200
+"""Events a second of a steady load, one a request."""
+STEADY_SECONDS = 15
 FILLED = 20_000
 """Events of one transaction of a log that is filled directly."""
 
@@ -50,7 +53,11 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--filled", action="store_true", help="measure proofs alone, in a log that is filled directly")
+    parser.add_argument("--steady", action="store_true", help="measure the time to a checkpoint alone")
     options = parser.parse_args()
+    if options.steady:
+        run_rounds(vars(options), options.rounds, _steady)
+        return
     if options.filled:
         run_rounds(vars(options), options.rounds, lambda: _fill_and_prove(options.events))
         return
@@ -89,6 +96,53 @@ def _measure(events: int, folder: Path, mode: str) -> dict[str, float]:
         return {f"{mode}_{name}": value for name, value in found.items()}
     finally:
         processes.close()
+
+
+def _steady() -> dict[str, float]:
+    """Return the seconds from the answer to an event until its leaf is in a signed checkpoint, at a steady rate."""
+    with tempfile.TemporaryDirectory(prefix="eventd-bench-") as folder:
+        processes = Processes(Path(folder))
+        try:
+            node = NodeProcess(processes, "a")
+            node.apply(group("a", name=GROUP))
+            _await_tree(node)
+            waits = sorted(asyncio.run(_wait_for_seals(node)))
+            node.stop()
+        finally:
+            processes.close()
+    named = {"p50": waits[len(waits) // 2], "p99": waits[int(len(waits) * 0.99)], "longest": waits[-1]}
+    return {f"{name}_seconds": seconds for name, seconds in named.items()} | {"events": len(waits)}
+
+
+async def _wait_for_seals(node: NodeProcess) -> list[float]:
+    """Emit for a while, and return how long each event waited for a checkpoint."""
+    api = f"http://127.0.0.1:{node.process.port}/api/v1"
+    answered: list[tuple[float, int]] = []
+    sizes: list[tuple[float, int]] = []
+
+    async def watch(session: ClientSession) -> None:
+        while True:
+            async with session.get(f"{api}/history") as answer:
+                size = (await answer.json())["groups"][0]["trees"][0]["size"]
+            sizes.append((time.monotonic(), size))
+            await asyncio.sleep(0.02)
+
+    async def emit(session: ClientSession) -> None:
+        async with session.post(f"{api}/groups/{GROUP}/events", json={"events": [{"type": "t"}]}) as answer:
+            [result] = (await answer.json())["results"]
+        answered.append((time.monotonic(), result["leaf"]))
+
+    async with ClientSession() as session:
+        watching, begun = asyncio.create_task(watch(session)), time.monotonic()
+        emitting = []
+        for number in range(STEADY * STEADY_SECONDS):
+            await asyncio.sleep(max(0.0, begun + number / STEADY - time.monotonic()))
+            emitting.append(asyncio.create_task(emit(session)))
+        await asyncio.gather(*emitting)
+        while sizes[-1][1] <= max(leaf for _, leaf in answered):  # noqa: ASYNC110 another process: it can only be polled
+            await asyncio.sleep(0.05)
+        watching.cancel()
+    return [next(at for at, size in sizes if size > leaf) - since for since, leaf in answered]
 
 
 async def _write(node: NodeProcess, events: int) -> None:
