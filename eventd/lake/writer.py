@@ -10,7 +10,7 @@ import msgspec
 from eventd.errors import Invalid, LakeUnusable
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.file_sizes import MOST_JSON
-from eventd.lake.layout import SegmentName, slot_of, state_path
+from eventd.lake.layout import SegmentName, parse_name, slot_of, state_path
 from eventd.lake.manifest import LostRows, Manifest, NodeState, encode
 from eventd.lake.page_sizes import content_bytes, most_bytes, over, word_bytes
 from eventd.lake.schema import COLUMNS, OWN_TIME, SLOTTED, ColumnType, segment_schema
@@ -38,6 +38,14 @@ class Segment(NamedTuple):
 
     place: SegmentName
     manifest: Manifest
+
+    @classmethod
+    def named(cls, name: str, manifest: Manifest) -> Segment:
+        """Return the segment with this name. Raises Invalid for a name that is not a segment's."""
+        place = parse_name(name)
+        if place is None:
+            raise Invalid(f"{name} is not the name of a segment")
+        return cls(place, manifest)
 
     @property
     def after(self) -> int:

@@ -5,9 +5,7 @@ The tree has no opening entry: its key is that of the node's other trees, which 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from federation.errors import MalformedHistory, OtherCheckpoint, ProofMismatch, TreeForked
+from federation.errors import MalformedHistory, OtherCheckpoint
 from federation.history.lake_checkpoints import (
     LAKE_PREFIX,
     LakeCheckpoint,
@@ -16,16 +14,7 @@ from federation.history.lake_checkpoints import (
     read_lake_checkpoint,
 )
 from federation.history.notes import LOG_KEY, NoteKey, SignedNote
-from federation.history.proofs import verify_consistency
-from federation.history.witnessing import Offer
-
-
-class HeldFiles(NamedTuple):
-    """The last checkpoint of files that a witness holds, with the note in which it got it."""
-
-    size: int
-    root: bytes
-    note: str
+from federation.history.witnessing import HeldRoot, Offer, require_continued
 
 
 def is_of_files(text: str) -> bool:
@@ -46,7 +35,7 @@ def open_files(note: SignedNote, public: bytes) -> LakeCheckpoint:
     return open_lake_checkpoint(note, key_of_files(stated.origin, public))
 
 
-def check_files_offer(offer: Offer, public: bytes, held: HeldFiles | None) -> LakeCheckpoint:
+def check_files_offer(offer: Offer, public: bytes, held: HeldRoot | None) -> LakeCheckpoint:
     """Return the checkpoint of an offer if the witness may cosign it. `public` is the known key of the node.
 
     Raises like `check_offer`.
@@ -56,16 +45,5 @@ def check_files_offer(offer: Offer, public: bytes, held: HeldFiles | None) -> La
         if offer.old:
             raise OtherCheckpoint(f"nothing is held of {stated.origin}: offer it from the size 0")
         return stated
-    if stated.size == held.size and stated.root != held.root:
-        raise TreeForked(
-            f"{stated.origin} has two roots at size {held.size}: {stated.root.hex()} is offered, {held.root.hex()} was"
-            " signed before: keep both notes, and ask the node's operator",
-            note=held.note,
-        )
-    if offer.old != held.size or stated.size < held.size:
-        raise OtherCheckpoint(f"{held.size} lines of {stated.origin} are held, not {offer.old}", note=held.note)
-    try:
-        verify_consistency(held.size, held.root, stated.size, stated.root, offer.proof)
-    except ProofMismatch as error:
-        raise TreeForked(f"{stated.origin} at size {stated.size}: {error.message}", note=held.note) from None
+    require_continued(offer, stated, held, "lines")
     return stated

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from federation.errors import KeyChanged, MalformedHistory, OtherCheckpoint, ProofMismatch, TreeForked, UnprovenNote
 from federation.history.checkpoints import Checkpoint, LogOrigin, open_checkpoint
 from federation.history.entries import OpeningEntry, OpeningReason, read_opening_entry
+from federation.history.lake_checkpoints import LakeCheckpoint
 from federation.history.merkle import hash_leaf
 from federation.history.notes import LOG_KEY, NoteKey, SignedNote
 from federation.history.proofs import verify_consistency, verify_inclusion
@@ -42,6 +43,14 @@ class HeldCheckpoint(NamedTuple):
     note: str
 
 
+class HeldRoot(NamedTuple):
+    """Size and root of the last checkpoint that a witness holds of a tree, with the note in which it got it."""
+
+    size: int
+    root: bytes
+    note: str
+
+
 def witness_name(group: str, node: str) -> str:
     """Return the name of the key with which a node cosigns in a group."""
     return f"eventd/{group}/{node}/witness"
@@ -59,20 +68,27 @@ def check_offer(offer: Offer, key: NoteKey, held: HeldCheckpoint | None) -> Chec
             raise OtherCheckpoint(f"nothing is held of {stated.origin}: offer it with its opening entry")
         require_opening(offer, stated, key)
         return stated
-    mine = held.checkpoint
-    if stated.size == mine.size and stated.root != mine.root:
+    require_continued(offer, stated, HeldRoot(held.checkpoint.size, held.checkpoint.root, held.note), "leaves")
+    return stated
+
+
+def require_continued(offer: Offer, stated: Checkpoint | LakeCheckpoint, held: HeldRoot, entries: str) -> None:
+    """Raise OtherCheckpoint or TreeForked unless the checkpoint of an offer continues the held one of its tree.
+
+    `entries`: what the tree is made of, for messages.
+    """
+    if stated.size == held.size and stated.root != held.root:
         raise TreeForked(
-            f"{stated.origin} has two roots at size {mine.size}: {stated.root.hex()} is offered, {mine.root.hex()} was"
+            f"{stated.origin} has two roots at size {held.size}: {stated.root.hex()} is offered, {held.root.hex()} was"
             " signed before: keep both notes, and ask the node's operator",
             note=held.note,
         )
-    if offer.old != mine.size or stated.size < mine.size:
-        raise OtherCheckpoint(f"{mine.size} leaves of {stated.origin} are held, not {offer.old}", note=held.note)
+    if offer.old != held.size or stated.size < held.size:
+        raise OtherCheckpoint(f"{held.size} {entries} of {stated.origin} are held, not {offer.old}", note=held.note)
     try:
-        verify_consistency(mine.size, mine.root, stated.size, stated.root, offer.proof)
+        verify_consistency(held.size, held.root, stated.size, stated.root, offer.proof)
     except ProofMismatch as error:
         raise TreeForked(f"{stated.origin} at size {stated.size}: {error.message}", note=held.note) from None
-    return stated
 
 
 def require_opening(offer: Offer, stated: Checkpoint, key: NoteKey) -> OpeningEntry:

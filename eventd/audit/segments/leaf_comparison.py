@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers
 from eventd.audit.segments.damaged_segment import name_damage
-from eventd.errors import Invalid
-from eventd.lake.layout import parse_name
 from eventd.lake.manifest import Manifest, Number, Time
 from eventd.lake.reader import read_segment
 from eventd.lake.storage import FileReader
@@ -41,10 +39,7 @@ class ComparedSegment(msgspec.Struct, frozen=True, array_like=True):
     @property
     def segment(self) -> Segment:
         """Return the segment. Raises Invalid for a name that is not a segment's."""
-        place = parse_name(self.name)
-        if place is None:
-            raise Invalid(f"{self.name} is not the name of a segment")
-        return Segment(place, self.manifest)
+        return Segment.named(self.name, self.manifest)
 
 
 class LeafTask(NamedTuple):

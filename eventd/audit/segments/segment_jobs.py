@@ -34,10 +34,8 @@ from eventd.audit.segments.seq_runs import RUN_COLUMNS, SeqRun, seq_runs
 from eventd.audit.segments.spark_tasks import OpenFile
 from eventd.audit.segments.taken_ids import TAKEN_COLUMNS, TakenId, find_taken_ids
 from eventd.audit.segments.tree_leaves import LEAF_COLUMNS, LeafTerms, TreeLeaves, TreeMove, find_leaves
-from eventd.errors import Invalid
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.footers import false_ranges
-from eventd.lake.layout import parse_name
 from eventd.lake.manifest import Manifest
 from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
@@ -82,10 +80,7 @@ class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def segment(self) -> Segment:
         """Return the segment. Raises Invalid for a name that is not a segment's."""
-        place = parse_name(self.name)
-        if place is None:
-            raise Invalid(f"{self.name} is not the name of a segment")
-        return Segment(place, self.manifest)
+        return Segment.named(self.name, self.manifest)
 
 
 class TaskResult(msgspec.Struct, kw_only=True):

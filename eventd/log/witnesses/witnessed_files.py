@@ -17,8 +17,8 @@ from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
 from federation.errors import MessageError, OtherCheckpoint, TreeForked, UnprovenNote, WrongSender
 from federation.history.lake_checkpoints import LakeCheckpoint, read_lake_checkpoint
-from federation.history.lake_witnessing import HeldFiles, check_files_offer, key_of_files
-from federation.history.witnessing import KeySource
+from federation.history.lake_witnessing import check_files_offer, key_of_files
+from federation.history.witnessing import HeldRoot, KeySource
 
 MOST_FILES: Final = 4
 """Maximum number of trees of files of one node: of more, those that were witnessed last are kept."""
@@ -65,16 +65,16 @@ class DecideFilesOffer(ChangeUnit[Decision]):
         return decide_files(tx.conn, self._offered, self._now)
 
 
-def find_files(conn: Connection, topic_id: int, origin: str, *, locked: bool = False) -> HeldFiles | None:
+def find_files(conn: Connection, topic_id: int, origin: str, *, locked: bool = False) -> HeldRoot | None:
     """Return what is held of a tree of files; `locked` until the transaction ends."""
     end = for_update(conn) if locked else ""
     sql = f"SELECT size, root, note FROM witnessed WHERE topic_id = ? AND origin = ?{end}"
     rows = fetch(conn, sql, (topic_id, origin))
-    return HeldFiles(rows[0][0], bytes(rows[0][1]), rows[0][2]) if rows else None
+    return HeldRoot(rows[0][0], bytes(rows[0][1]), rows[0][2]) if rows else None
 
 
 def _keep(
-    conn: Connection, offered: OfferFrom, stated: LakeCheckpoint, public: bytes, held: HeldFiles | None, now: int
+    conn: Connection, offered: OfferFrom, stated: LakeCheckpoint, public: bytes, held: HeldRoot | None, now: int
 ) -> None:
     """Store a checkpoint. Raises OtherCheckpoint if another offer was faster, and UnprovenNote."""
     topic, origin = offered.topic_id, str(stated.origin)

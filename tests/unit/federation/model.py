@@ -62,12 +62,13 @@ from federation.history.exchange import (
     write_hashes,
 )
 from federation.history.lake_checkpoints import read_lake_checkpoint
-from federation.history.lake_witnessing import HeldFiles, check_files_offer, is_of_files
+from federation.history.lake_witnessing import check_files_offer, is_of_files
 from federation.history.merkle import hash_leaf
 from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, read_note, read_vkey
 from federation.history.tiles import TileBuilder, consistency_proof, inclusion_proof, multiproof
 from federation.history.witnessing import (
     HeldCheckpoint,
+    HeldRoot,
     KeySource,
     KnownKey,
     Offer,
@@ -237,7 +238,7 @@ def _require_witnessed_files(offer: Offer, held: dict[str, Any] | None, files: s
     if held is None:
         raise UnprovenNote("no key is known", reason="no_key")
     last = read_lake_checkpoint(read_note(files.encode()).text) if files else None
-    known = HeldFiles(last.size, last.root, files) if last and files else None
+    known = HeldRoot(last.size, last.root, files) if last and files else None
     check_files_offer(offer, read_vkey(held["vkey"], LOG_KEY).public, known)
 
 
