@@ -53,9 +53,17 @@ async def open_site_at(
     sockets: Iterable[socket.socket],
     tls: TlsListener | None = None,
 ) -> None:
-    """Accept connections at listening sockets, which other processes may share."""
-    for listening in sockets:
-        await ListeningSite(runner, limiter, tls, sock=listening).start()
+    """Accept connections at listening sockets, which other processes may share.
+
+    The runner closes those that it serves; if this fails or is cancelled, the others are closed here.
+    """
+    rest = iter(sockets)
+    try:
+        for listening in rest:
+            await ListeningSite(runner, limiter, tls, sock=listening).start()
+    finally:
+        for listening in rest:  # none, unless one failed
+            listening.close()
 
 
 class ServerProtocol(Protocol):
@@ -281,8 +289,10 @@ class ListeningSite(web.BaseSite):
         self._server = await loop.create_server(
             lambda: Connection(self._limiter, cast(Callable[[], ServerProtocol], server), self._tls),
             backlog=self._backlog,
+            start_serving=False,  # otherwise a cancellation here would leave sockets open that nothing refers to
             **self._where,
         )
+        await self._server.start_serving()
 
     async def stop(self) -> None:
         """Stop, after every connection that was already accepted has arrived at the limiter, which refuses it.
@@ -295,6 +305,11 @@ class ListeningSite(web.BaseSite):
             loop.remove_reader(listening.fileno())
         for _ in range(_TURNS_TO_ENTER):
             turned = loop.create_future()
-            loop.call_soon(turned.set_result, None)
+            loop.call_soon(_set_done, turned)
             await turned
         await super().stop()
+
+
+def _set_done(turned: asyncio.Future[None]) -> None:
+    if not turned.done():  # the stop was cancelled
+        turned.set_result(None)

@@ -122,9 +122,9 @@ class Standby:
         await open_site_at(self._waiting, limiter, waiting, self._tls)
 
     async def _close_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            await waiting.cleanup()
+        if self._waiting is not None:
+            await self._waiting.cleanup()
+            self._waiting = None  # not earlier: if this is cancelled, `stop` closes the rest
 
     async def _take_over(self) -> None:
         while not await self._takes_over():

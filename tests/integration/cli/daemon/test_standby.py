@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientConnectorError, ClientSession
 
 from eventd.api.keys.valid_keys import Keys
+from eventd.api.listener.runner import Runner
 from eventd.cli.daemon.standby import ClaimSilence, Standby
 from eventd.errors import DatabaseUnavailable, EventdError, Unavailable
 from eventd.runtime.clock import SystemClock
@@ -108,6 +109,25 @@ async def test_it_answers_while_it_tries_to_start(pair: Pair) -> None:
     pair.held.close()
     await until(lambda: len(pair.tries) > 2, "it to try")
     assert await pair.asked() == (503, "standing by")
+
+
+@pytest.mark.postgres
+async def test_a_stop_while_its_own_api_closes_closes_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleanup, begun = Runner.cleanup, asyncio.Event()
+
+    async def slowly(runner: Runner) -> None:
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        await cleanup(runner)
+
+    monkeypatch.setattr(Runner, "cleanup", slowly)
+    assert await pair.asked() == (503, "standing by")
+    pair.held.close()
+    await until(begun.is_set, "the take-over to begin")
+    await pair.standby.stop()
+    with pytest.raises(ClientConnectorError):
+        await pair.asked()
 
 
 @pytest.mark.postgres
