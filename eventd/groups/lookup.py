@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 from eventd.errors import NotFound
 from eventd.log.core.topic_row import TopicRow, read_topic
-from eventd.resources.configuration import GroupConfig, PeerConfig, group_of, peer_of, topic_of
+from eventd.resources.configuration import GroupConfig, PeerConfig, group_of, peer_of, pins_of, topic_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.resources.kinds.event_peer import EventPeerSpec
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
@@ -31,8 +32,12 @@ def find_group(conn: Connection, name: str) -> GroupConfig:
         hint = f"declared: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
         raise NotFound(f"EventGroup {name} is not declared", hint=_similar(name, known) or hint)
     group, protocols = stored[-1]
-    peers = [_read_peer(text, protocols) for text in read_spec_texts(conn, EVENT_PEER.name)]
-    return replace(group, peers={peer.name: peer for peer in peers if peer is not None and peer.group == name})
+    read = [_read_peer(text, protocols) for text in read_spec_texts(conn, EVENT_PEER.name)]
+    mine = [one for one in read if one is not None and one[0].group == name]
+    pins = dict(group.history_pins)
+    for _, declared in mine:
+        pins |= declared
+    return replace(group, peers={peer.name: peer for peer, _ in mine}, history_pins=pins)
 
 
 @lru_cache(MOST_KEPT)
@@ -43,10 +48,13 @@ def _read_group(text: SpecText) -> tuple[GroupConfig, tuple[str, ...]] | None:
 
 
 @lru_cache(MOST_KEPT)
-def _read_peer(text: SpecText, protocols: tuple[str, ...]) -> PeerConfig | None:
-    """Return the peer, whose group speaks these protocols; None for another program's kind."""
+def _read_peer(text: SpecText, protocols: tuple[str, ...]) -> tuple[PeerConfig, Mapping[tuple[str, str], bytes]] | None:
+    """Return the peer, whose group speaks these protocols, and the keys of its history that are declared with it.
+
+    None for another program's kind.
+    """
     spec = from_stored(text.parse()).spec
-    return peer_of(text.name, spec, protocols) if isinstance(spec, EventPeerSpec) else None
+    return (peer_of(text.name, spec, protocols), pins_of(spec)) if isinstance(spec, EventPeerSpec) else None
 
 
 def _similar(name: str, known: list[str]) -> str:

@@ -282,10 +282,22 @@ def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) 
 
 
 def _pins(spec: EventGroupSpec, peers: Iterable[EventPeerSpec]) -> dict[tuple[str, str], bytes]:
-    declared = [(peer.node_name, peer.history.log_key, peer.history.witness_key) for peer in peers]
-    declared += [(keys.node, keys.log_key, keys.witness_key) for keys in spec.history.keys]
-    pinned = ((node, {"log": log_key, "witness": witness_key}) for node, log_key, witness_key in declared)
-    return {(node, kind): public_key(text) for node, keys in pinned for kind, text in keys.items() if text}
+    pins = dict[tuple[str, str], bytes]()
+    for peer in peers:
+        pins |= pins_of(peer)
+    for keys in spec.history.keys:
+        pins |= _declared_keys(keys.node, keys.log_key, keys.witness_key)
+    return pins
+
+
+def pins_of(peer: EventPeerSpec) -> dict[tuple[str, str], bytes]:
+    """Return the keys of the history of a peer that are declared with it, by node and kind."""
+    return _declared_keys(peer.node_name, peer.history.log_key, peer.history.witness_key)
+
+
+def _declared_keys(node: str, log_key: str, witness_key: str) -> dict[tuple[str, str], bytes]:
+    declared = {"log": log_key, "witness": witness_key}
+    return {(node, kind): public_key(text) for kind, text in declared.items() if text}
 
 
 def _listen(spec: Listen) -> ListenConfig:

@@ -17,6 +17,7 @@ from eventd.log.witnesses.witnessed import compare_notes, keep_compared, read_of
 from eventd.resources.configuration import GroupConfig
 from eventd.witnessing.own_files import OwnFiles
 from eventd.witnessing.signing_gate import SigningGate
+from federation.errors import MessageError
 from federation.history.exchange import MOST_NOTES, fit_notes
 from federation.history.notes import NoteSigner
 
@@ -171,3 +172,8 @@ class GroupWitness:
         for kind in found:
             logger.error("history finding", extra={"group": group, "kind": kind.value, "peer": peer})
             self.metrics.history_found(group, kind.value)
+
+    def report_key(self, peer: str, error: MessageError) -> None:
+        """Log that a peer shows another key than the known one."""
+        about = {"group": self.config().name, "peer": peer, "error": error.message}
+        logger.error("history key changed", extra=about)

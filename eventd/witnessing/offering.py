@@ -7,7 +7,6 @@ the other's trees, which shows a database that is an older copy.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -58,8 +57,6 @@ from federation.history.notes import WITNESS_KEY, NoteKey, SignedNote, read_note
 from federation.history.proofs import verify_consistency
 from federation.history.witnessing import KeySource, KnownKey, witness_name
 from federation.peers import PROTOCOL_V1, STATUS
-
-logger = logging.getLogger("eventd.history")
 
 OFFER_SECONDS: Final = 1.0
 """The shortest time between two questions to a peer."""
@@ -124,10 +121,9 @@ class Offering:
         except HistoryUntold as untold:
             return self._pause(untold)
         except KeyChanged as error:
-            group = self._witness.config().name
-            about = {"group": group, "peer": self._peer.node_name, "error": error.message}
-            logger.error("history key changed", extra=about)
-            self._witness.metrics.history_cosigned(group, self._peer.node_name, "key_changed")
+            group, peer = self._witness.config().name, self._peer.node_name
+            self._witness.report_key(peer, error)
+            self._witness.metrics.history_cosigned(group, peer, "key_changed")
             return LONGEST_SECONDS
         except HistoryError as error:
             return self._pause(HistoryUntold(INVALID, detail=error.message))
@@ -164,11 +160,11 @@ class Offering:
         key = read_vkey(answer.witness_key, WITNESS_KEY)
         if key.name != witness_name(group, node):
             raise HistoryUntold(INVALID, detail=f"{node} shows the witness key of {key.name}")
-        now, write = ours.log.clock.now(), ours.log.database.write
+        now, write, pins = ours.log.clock.now(), ours.log.database.write, ours.pins()
         try:
-            await write(learn_key, ours.topic_id, node, WITNESS, KnownKey(key.public, source), ours.pins(), now)
+            await write(learn_key, ours.topic_id, node, WITNESS, KnownKey(key.public, source), pins, now)
         except KeyChanged:
-            await write(note_refused_key, ours.topic_id, node, WITNESS, key.public, now)
+            await write(note_refused_key, ours.topic_id, node, WITNESS, key.public, pins, now)
             raise
         return key
 

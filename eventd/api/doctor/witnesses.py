@@ -11,7 +11,7 @@ from eventd.log.history.trees import find_open_tree
 from eventd.log.witnesses.checking import read_overdue
 from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
 from eventd.log.witnesses.findings import FindingKind, HistoryFinding, read_open
-from eventd.log.witnesses.keys import LOG, StoredKey, read_keys
+from eventd.log.witnesses.keys import LOG, StoredKey, read_known_keys
 from eventd.log.witnesses.witnessed import read_witnessed
 from eventd.resources.configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
@@ -64,7 +64,7 @@ def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> Witnes
         group.name,
         [] if tree is None else read_witnesses(conn, tree.id),
         read_witness_ages(conn, topic.id, now),
-        read_keys(conn, topic.id),
+        read_known_keys(conn, topic.id, group.history_pins),
         sorted({one.node for one in read_witnessed(conn, topic.id)}),
         read_open(conn, topic.id, limit=MOST_SHOWN),
         read_overdue(conn, topic.id, now) if group.verifies_history else None,
@@ -84,14 +84,20 @@ def check_witnesses(state: WitnessState, *, running: bool = True) -> Iterator[Ch
                 "history-key-changed",
                 f"{key.node} shows another {key.kind} key, {key.refused.hex()}, than the known one, {key.key.hex()}"
                 f" ({key.source}), which has not signed the change",
-                "ask the operator of the node; if the new key is right, pin it in spec.history.keys of the EventGroup,"
-                f" or: {_RESET.format(node=key.node, group=state.group)}",
+                _confirm_key(state.group, key),
                 group=state.group,
                 peer=key.node,
             )
     yield from _check_findings(state)
     yield from _check_verifying(state, running=running)
     yield from _note_weak(state)
+
+
+def _confirm_key(group: str, key: StoredKey) -> str:
+    ask = "ask the operator of the node; if the new key is right,"
+    if key.source == KeySource.PINNED:  # a reset forgets no declared key
+        return f"{ask} pin it in place of the known one, in spec.history of the EventGroup or of the EventPeer"
+    return f"{ask} pin it in spec.history.keys of the EventGroup, or: {_RESET.format(node=key.node, group=group)}"
 
 
 def _check_witness(state: WitnessState, witness: Witness) -> Iterator[Check]:

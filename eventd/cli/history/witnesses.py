@@ -38,7 +38,6 @@ FINDINGS = (
     Column("ORIGIN", text("origin"), wide=True),
 )
 
-
 @connected
 @only_calls
 async def witnesses(session: Session, group: GroupOption = "", lake: FromLakeOption = "") -> None:
@@ -65,7 +64,7 @@ def _count_open(answer: dict[str, Any]) -> int:
 
 
 def _rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row for each node that is a witness here, or whose tree is held."""
+    """Return one row for each node that is a witness here, whose tree is held, or of which a key is refused."""
     nothing: dict[str, Any] = {"state": "", "size": "", "cosignedAt": None, "ageSeconds": 0, "detail": ""}
     nothing |= {"held": "", "witnessedAt": None, "source": ""}
     rows = {one["peer"]: {**nothing, **one} for one in answer["witnesses"]}
@@ -73,6 +72,10 @@ def _rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
         row = rows.setdefault(held["node"], {**nothing, "peer": held["node"]})
         row |= {"held": held["size"], "witnessedAt": held["witnessedAt"]}
     for key in answer["keys"]:
+        if key["refused"] is not None:
+            row = rows.setdefault(key["node"], {**nothing, "peer": key["node"]})
+            refused = f"the {key['kind']} key {key['refused']} is refused: {key['key']} is known ({key['source']})"
+            row["detail"] = "; ".join(filter(None, (row["detail"], refused)))
         if key["node"] in rows and (key["kind"] == "log" or not rows[key["node"]]["source"]):
             rows[key["node"]]["source"] = key["source"]
     return [rows[name] for name in sorted(rows)]

@@ -43,6 +43,18 @@ def read_keys(conn: Connection, topic_id: int) -> list[StoredKey]:
     return [_stored(row) for row in rows]
 
 
+def read_known_keys(conn: Connection, topic_id: int, pins: Pins) -> list[StoredKey]:
+    """Return the keys of `read_keys` as they count with these pins: a declared key takes the place of a learned one."""
+    found = list[StoredKey]()
+    for stored in read_keys(conn, topic_id):
+        known = _known(stored, pins.get((stored.node, stored.kind)))
+        assert known is not None
+        one = stored._replace(key=known.public, source=known.source.value)
+        # What was refused before it was declared is known by now.
+        found.append(one if one.refused != one.key else one._replace(refused=None, refused_at=None))
+    return found
+
+
 def _find(conn: Connection, topic_id: int, node: str, kind: str) -> StoredKey | None:
     sql = f"SELECT {_COLUMNS} FROM history_keys WHERE topic_id = ? AND node = ? AND kind = ?"
     rows = fetch(conn, sql, (topic_id, node, kind))
@@ -57,7 +69,10 @@ def _stored(row: tuple[str, str, bytes, str, bytes | None, int, bytes | None, in
 
 def known_key(conn: Connection, topic_id: int, node: str, kind: str, pins: Pins) -> KnownKey | None:
     """Return what is known of a key: a declared one counts more than a learned one, and so do its successors."""
-    stored, pin = _find(conn, topic_id, node, kind), pins.get((node, kind))
+    return _known(_find(conn, topic_id, node, kind), pins.get((node, kind)))
+
+
+def _known(stored: StoredKey | None, pin: bytes | None) -> KnownKey | None:
     if pin is not None:
         return KnownKey(stored.key if stored and stored.pin == pin else pin, KeySource.PINNED)
     if stored is None:
@@ -118,8 +133,17 @@ def _keep(
     return key
 
 
-def note_refused_key(conn: Connection, topic_id: int, node: str, kind: str, shown: bytes, now: int) -> bool:
-    """Record that a node has shown another key than the known one; return whether that is new."""
+def note_refused_key(
+    conn: Connection, topic_id: int, node: str, kind: str, shown: bytes, pins: Pins, now: int
+) -> bool:
+    """Record that a node has shown another key than the known one; return whether that is new.
+
+    Of a key that is declared and was never shown, as after a reset, nothing is stored before.
+    """
+    pin = pins.get((node, kind))
+    if pin is not None:
+        row = {"topic_id": topic_id, "node": node, "kind": kind, "key": pin, "source": KeySource.PINNED.value}
+        insert_row(conn, "history_keys", row | {"pin": pin, "learned_at": now}, "ON CONFLICT DO NOTHING")
     sql = (
         "UPDATE history_keys SET refused = ?, refused_at = ? WHERE topic_id = ? AND node = ? AND kind = ?"
         " AND (refused IS NULL OR refused <> ?)"

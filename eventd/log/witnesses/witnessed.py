@@ -51,11 +51,15 @@ _OF_GROUP: Final = f"NOT {OF_FILES}"
 
 
 class Decision(NamedTuple):
-    """The checkpoint to cosign, or the error that answers the offer; and the findings that were new."""
+    """The checkpoint to cosign, or the error that answers the offer; and the findings that were new.
+
+    `key_is_new`: the node has shown a key that is refused, for the first time.
+    """
 
     checkpoint: Checkpoint | None
     error: MessageError | None = None
     findings: tuple[FindingKind, ...] = ()
+    key_is_new: bool = False
 
 
 def decide(conn: Connection, offered: OfferFrom, now: int) -> Decision:
@@ -75,7 +79,9 @@ def decide(conn: Connection, offered: OfferFrom, now: int) -> Decision:
             _require_not_closed(conn, offered, str(stated.origin))
             return _admit(conn, offered, stated, now)
         checkpoint = check_offer(offered.offer, tree.key, tree.held)
-        _require_known(conn, offered, tree.key)
+        refusal = _refuse_other_key(conn, offered, tree, now)
+        if refusal is not None:
+            return refusal
         return _advance(conn, offered, tree, checkpoint, now)
     except TreeForked as error:
         assert tree is not None
@@ -103,12 +109,21 @@ class DecideOffer(ChangeUnit[Decision]):
         return decide(tx.conn, self._offered, self._now)
 
 
-def _require_known(conn: Connection, offered: OfferFrom, key: NoteKey) -> None:
-    """Raise KeyChanged for a tree whose key is not the one that is known by now, as after it was declared."""
-    known = known_key(conn, offered.topic_id, offered.node, LOG, offered.pins)
-    if known is not None and known.public != key.public:
-        note = f"the tree {key.name} is signed with the key {key.public.hex()}, but {known.public.hex()} is known"
-        raise KeyChanged(f"{note} of {offered.node} ({known.source}): it has been replaced, or another one is declared")
+def _refuse_other_key(conn: Connection, offered: OfferFrom, tree: WitnessedTree, now: int) -> Decision | None:
+    """Refuse a tree whose key is not the one that is known by now, as after it was declared.
+
+    The key is noted as refused if its node has opened no other tree since: then no rotation has replaced it.
+    """
+    key, topic, node = tree.key, offered.topic_id, offered.node
+    known = known_key(conn, topic, node, LOG, offered.pins)
+    if known is None or known.public == key.public:
+        return None
+    newest, is_new = read_last_of(conn, topic, node), False
+    if newest is not None and newest.origin == tree.origin:
+        is_new = note_refused_key(conn, topic, node, LOG, key.public, offered.pins, now)
+    note = f"the tree {key.name} is signed with the key {key.public.hex()}, but {known.public.hex()} is known"
+    error = KeyChanged(f"{note} of {node} ({known.source}): it has been replaced, or another one is declared")
+    return Decision(None, error, key_is_new=is_new)
 
 
 def _advance(conn: Connection, offered: OfferFrom, tree: WitnessedTree, checkpoint: Checkpoint, now: int) -> Decision:
@@ -150,8 +165,8 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
     try:
         known = find_successor(conn, offered.topic_id, entry, offered.source, offered.pins, rotations)
     except KeyChanged as error:
-        note_refused_key(conn, offered.topic_id, offered.node, LOG, key.public, now)
-        return Decision(None, error)
+        is_new = note_refused_key(conn, offered.topic_id, offered.node, LOG, key.public, offered.pins, now)
+        return Decision(None, error, key_is_new=is_new)
     newest, before = read_last_of(conn, offered.topic_id, offered.node), entry.opening.previous
     named = find_witnessed(conn, offered.topic_id, str(before.origin)) if before else None
     rotations = find_vouched(entry, rotations, known_key(conn, offered.topic_id, offered.node, LOG, offered.pins))

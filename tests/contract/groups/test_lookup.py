@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from eventd.api.framework.operations import Services
 from eventd.groups.lookup import find_group
 from eventd.log.core.eventlog import EventLog
 from eventd.resources.configuration import GroupConfig
+from federation.history.notes import LOG_KEY, NoteSigner
 from tests.support import operations
 from tests.support.declared import declare, group, peer
 
@@ -45,3 +48,10 @@ async def test_the_peers_of_another_group_are_left_out(log: EventLog) -> None:
     )
     assert [*found.peers] == ["edge-b"]
     assert [*(await log.database.read(find_group, "core")).peers] == ["core-x"]
+
+
+async def test_keys_that_are_declared_with_a_peer_count_for_its_group(log: EventLog) -> None:
+    signer = NoteSigner("eventd/edge/b/" + "t" * 16, LOG_KEY, Ed25519PrivateKey.from_private_bytes(b"1" * 32))
+    pinned = peer("b", 8788, history={"logKey": signer.key.text()})
+    found = await declared(log, edge(), pinned, peer("c", 8789))
+    assert found.history_pins == {("b", "log"): signer.key.public}

@@ -23,7 +23,7 @@ from eventd.log.witnesses.findings import (
     read_pending,
     settle_pending,
 )
-from eventd.log.witnesses.keys import LOG, Pins, forget_keys, read_keys
+from eventd.log.witnesses.keys import LOG, Pins, StoredKey, forget_keys, read_keys, read_known_keys
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.relayed_notes import RelayedNotes, decide_relayed, find_unheld
 from eventd.log.witnesses.witnessed import Decision, compare_notes, decide, forget_trees, keep_compared, read_of
@@ -230,6 +230,45 @@ async def test_another_key_is_not_taken_over(witness: WitnessLog) -> None:
     assert await witness.refused(other.offer()) == "key_changed"
     [stored] = await witness.log.database.read(read_keys, witness.topic)
     assert (stored.key, stored.refused) == (public(FIRST), public(SECOND))
+
+
+async def known(witness: WitnessLog) -> StoredKey:
+    [key] = await witness.log.database.read(read_known_keys, witness.topic, witness.pins)
+    return key
+
+
+async def test_another_key_than_the_declared_one_is_noted_also_where_nothing_was_held(witness: WitnessLog) -> None:
+    witness.pins = {("a", LOG): public(SECOND)}
+    first = await witness.offer(GrowingTree().offer())
+    assert (first.error is not None and first.error.code, first.key_is_new) == ("key_changed", True)
+    assert not (await witness.offer(GrowingTree().offer())).key_is_new, "it is reported once"
+    shown = await known(witness)
+    assert (shown.source, shown.key, shown.refused) == ("pinned", public(SECOND), public(FIRST))
+    witness.pins = {("a", LOG): public(FIRST)}
+    assert (await known(witness)).refused is None, "it is declared by now"
+    await witness.cosigned(GrowingTree().offer())
+    assert (await known(witness)).key == public(FIRST)
+
+
+async def test_a_tree_whose_key_is_not_the_declared_one_any_more_is_noted(witness: WitnessLog) -> None:
+    tree = GrowingTree()
+    await witness.cosigned(tree.offer())
+    witness.pins = {("a", LOG): public(SECOND)}
+    assert await witness.refused(tree.grow("x").offer(1)) == "key_changed"
+    shown = await known(witness)
+    assert (shown.source, shown.key, shown.refused) == ("pinned", public(SECOND), public(FIRST))
+    witness.pins = {}
+    shown = await known(witness)
+    assert (shown.source, shown.key, shown.refused) == ("shared", public(FIRST), None), "it was learned before"
+
+
+async def test_a_key_that_was_replaced_is_not_noted_as_another_one(witness: WitnessLog) -> None:
+    old = GrowingTree().grow("x")
+    witness.pins = {("a", LOG): public(FIRST)}
+    await witness.cosigned(old.offer())
+    await witness.cosigned(GrowingTree("u", SECOND, OpeningReason.KEY, old.previous_at(), old.signer).offer())
+    assert await witness.refused(old.grow("y").offer(2)) == "key_changed"
+    assert (await known(witness)).refused is None
 
 
 async def test_a_rotation_that_the_old_key_signed_is_taken_over(witness: WitnessLog) -> None:

@@ -6,12 +6,14 @@ import asyncio
 import json
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from eventd.cli.gateway.session import Session
 from eventd.log.core.eventlog import EventLog
+from eventd.log.witnesses.keys import Pins
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import decide
 from eventd.runtime.chance import SYSTEM
@@ -35,12 +37,14 @@ def control(control: Control, monkeypatch: pytest.MonkeyPatch, migrated_sqlite_u
     return control
 
 
-async def witness(url: str, *offers: Offer, source: KeySource = KeySource.SHARED) -> None:
+async def witness(
+    url: str, *offers: Offer, source: KeySource = KeySource.SHARED, pins: Pins = MappingProxyType({})
+) -> None:
     with closing(Database(url)) as database:
         log = await EventLog.open(database, SystemClock())
         topic = await log.topic("group:edge")
         for offer in offers:
-            offered = OfferFrom(topic, "edge", "cloud", source, {}, ("cloud",), offer)
+            offered = OfferFrom(topic, "edge", "cloud", source, pins, ("cloud",), offer)
             await database.write(decide, offered, log.clock.now())
         await log.close()
 
@@ -53,6 +57,16 @@ def test_witnesses_and_findings_are_listed(control: Control) -> None:
     assert " 0s " not in table.lines[1], "it was never asked to cosign, and is not behind by anything"
     [finding] = json.loads(control("log", "findings", "-o", "json").out)
     assert (finding["kind"], finding["size"], finding["otherSize"]) == ("fork", 2, 2)
+
+
+def test_a_node_of_which_only_a_refused_key_is_known_is_listed(control: Control, migrated_sqlite_url: str) -> None:
+    control("log", "witnesses", "reset", "cloud")
+    pins = {("cloud", "log"): b"1" * 32}
+    asyncio.run(witness(migrated_sqlite_url, HONEST.offer(), pins=pins))
+    [key] = json.loads(control("log", "witnesses", "-o", "json").out)["keys"]
+    [row] = control("log", "witnesses").lines[1:]
+    assert row.split()[0] == "cloud"
+    assert f"the log key {key['refused']} is refused: {key['key']} is known" in row
 
 
 def test_findings_of_an_older_node_that_does_not_count_them_are_counted(

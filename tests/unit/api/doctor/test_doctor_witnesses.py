@@ -55,6 +55,14 @@ def test_a_changed_key_fails_with_both_keys_and_the_next_step() -> None:
     assert "routerctl log witnesses reset b --group edge" in check.remedy
 
 
+def test_a_key_that_differs_from_the_declared_one_needs_another_declaration() -> None:
+    key = StoredKey("b", "log", b"1" * 32, "pinned", b"1" * 32, 1, b"2" * 32, 3)
+    [check] = check_witnesses(replace(FINE, keys=[key]))
+    assert "(pinned)" in check.detail
+    assert "pin it in place of the known one" in check.remedy
+    assert "reset" not in check.remedy, "which forgets no declared key"
+
+
 def test_findings_stay_until_they_are_confirmed() -> None:
     def finding(kind: str) -> HistoryFinding:
         return HistoryFinding(7, "o", "b", kind, 3, 3, "", "", "two roots", 1, None)
