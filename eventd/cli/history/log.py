@@ -102,13 +102,14 @@ async def checkpoint(
 
 
 class _Held(NamedTuple):
-    """The smaller tree of a comparison; `root` and `origin` are known if it was read from a checkpoint."""
+    """The smaller tree of a comparison; `root`, `origin` and `note` are known if it was read from a checkpoint."""
 
     size: int
     root: bytes | None = None
     origin: str = ""
     group: str = ""
     tree: str = ""
+    note: bytes = b""
 
 
 @connected_without_table
@@ -134,13 +135,13 @@ async def consistency(
     if lake:
         answer = consistency_of_lake(lake, held.group or group, held.tree or tree, held.size, new)
     else:
-        answer = await session.call(
-            "history.consistency",
-            group=held.group or await one_group(session, group),
-            tree=held.tree or tree,
-            old=held.size,
-            new=new,
-        )
+        of = {"group": held.group or await one_group(session, group), "tree": held.tree or tree}
+        try:
+            answer = await session.call("history.consistency", **of, old=held.size, new=new)
+        except Invalid:
+            if held.note and (new is None or new >= held.size):
+                _require_as_large(held, await session.call("history.checkpoint", **of), old)
+            raise
     _verify(held, answer)
     if session.out.is_document:
         session.out.value(answer)
@@ -164,12 +165,33 @@ def _read_held(old: str) -> _Held:
     from federation.history.notes import MAX_NOTE, read_note
 
     try:
-        kept = read_checkpoint(read_note(read_regular(Path(old), MAX_NOTE + 1).content).text)
+        content = read_regular(Path(old), MAX_NOTE + 1).content
+        kept = read_checkpoint(read_note(content).text)
     except NotRegular:
         raise Invalid(f"{old} is not a regular file") from None
     except HistoryError as error:
         raise Invalid(f"{old} is not a checkpoint: {error.message}") from None
-    return _Held(kept.size, kept.root, str(kept.origin), kept.origin.group, kept.origin.tree)
+    return _Held(kept.size, kept.root, str(kept.origin), kept.origin.group, kept.origin.tree, content)
+
+
+def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:
+    """Raise CheckFailed if a node has signed a kept checkpoint and has fewer leaves of that tree."""
+    from federation.errors import HistoryError
+    from federation.history.checkpoints import open_checkpoint
+    from federation.history.notes import LOG_KEY, read_note, read_vkey
+
+    if held.size <= int(last["size"]) or held.origin != last["origin"]:
+        return
+    try:
+        open_checkpoint(read_note(held.note), read_vkey(str(last["key"]), LOG_KEY))
+    except HistoryError as error:
+        raise Invalid(f"{file} is not a checkpoint of {held.origin} that the node has signed: {error.message}") from None
+    raise CheckFailed(
+        f"the node has signed {held.size} leaves of {held.origin}, as {file} shows, and its tree has {last['size']}:"
+        " its history was rolled back, as with an older copy of the database, or forked",
+        hint=f"keep {file}, it is the evidence; see `routerctl log findings` at the node and at its peers, and ask its"
+        " operator: docs/how-to/pin-history-keys.md",
+    )
 
 
 def _verify(held: _Held, answer: Mapping[str, Any]) -> None:

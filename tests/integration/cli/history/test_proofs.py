@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.trees import Tree
@@ -16,6 +17,7 @@ from eventd.store.engine.database import Database
 from eventd.store.engine.statements import execute
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.fork_file import ForkFile
+from federation.history.notes import LOG_KEY, NoteSigner
 from federation.history.tiles import root_of
 from tests.integration.cli.conftest import Control
 from tests.support import plain_history as plain
@@ -194,6 +196,20 @@ def test_a_kept_checkpoint_shows_what_was_changed_later(proving: Proving) -> Non
     assert all(text in told.err for text in ("another root at size 4", plain.b64(bytes(32)), kept[2]))
     control.file("no checkpoint", "bad.txt")
     control("log", "consistency", "bad.txt", code=1)
+
+
+def test_a_kept_checkpoint_that_is_larger_than_the_tree_shows_that_the_node_was_rolled_back(proving: Proving) -> None:
+    control, origin = proving.control, read_origin(proving.key.split("+")[0])
+    larger = Checkpoint(origin, 9, bytes(32))
+    Path("kept").write_bytes(sign_checkpoint(larger, NODE.signer(str(origin))).encode())
+    told = control("log", "consistency", "kept", code=4).err
+    assert f"has signed 9 leaves of {origin}, as kept shows, and its tree has 4" in told
+    assert "rolled back" in told
+    assert "keep kept, it is the evidence" in told
+    assert "the sealed tree has size 4" in control("log", "consistency", "kept", "5", code=1).err
+    thief = NoteSigner(str(origin), LOG_KEY, Ed25519PrivateKey.from_private_bytes(b"9" * 32))
+    Path("kept").write_bytes(sign_checkpoint(larger, thief).encode())
+    assert "is not a checkpoint of" in control("log", "consistency", "kept", code=1).err
 
 
 def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> None:
