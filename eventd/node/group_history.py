@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,13 +24,15 @@ from eventd.runtime.supervisor import Supervisor
 from eventd.witnessing.answering import HistoryAnswers
 from eventd.witnessing.asking import HistoryAsker
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness, WitnessMetrics
-from eventd.witnessing.node_keys import NodeKeys, load_history_keys, stamp_of
+from eventd.witnessing.node_keys import KEY_FILE, NodeKeys, load_history_keys, stamp_of
 from eventd.witnessing.offering import Offers
 from eventd.witnessing.signing_gate import LAKE, SigningGate
 from eventd.witnessing.verifying import Verifying, VerifyMetrics
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
 from federation.keys import KeyRing
+
+logger = logging.getLogger("eventd.history")
 
 
 class HistoryMetrics(SealMetrics, WitnessMetrics, VerifyMetrics, Protocol):
@@ -164,6 +167,7 @@ class _Keys:
         self._folder = folder
         self._log = log
         self._loaded: tuple[int, NodeKeys] | None = None
+        self._is_missing = False
 
     async def read(self) -> GroupKeys:
         """Return the keys. Raises `SettingsError` if their file cannot be used."""
@@ -175,7 +179,19 @@ class _Keys:
 
     def _load(self) -> NodeKeys:
         stamp = stamp_of(self._folder)
+        if self._loaded is not None and not stamp:
+            self._note_missing()
+            return self._loaded[1]
+        self._is_missing = False
         if self._loaded is None or self._loaded[0] != stamp:
             keys = load_history_keys(self._folder, self._log.chance)
             self._loaded = stamp_of(self._folder), keys
         return self._loaded[1]
+
+    def _note_missing(self) -> None:
+        """Log once that the file was deleted. Its keys are used on: another one would end each tree."""
+        if not self._is_missing:
+            hint = "restore the file; without it, the next start makes another key and opens new trees"
+            about = {"group": self._config().name, "file": str(self._folder / KEY_FILE), "hint": hint}
+            logger.warning("history key missing", extra=about)
+        self._is_missing = True

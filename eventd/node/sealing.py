@@ -14,7 +14,7 @@ from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from eventd.log.history.open_tree import TreeOwner, close_tree, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
-from eventd.log.history.trees import Tree, find_open_tree
+from eventd.log.history.trees import Tree, find_open_tree, find_unvouched
 from eventd.runtime.clock import SECOND, cpu_seconds
 from eventd.store.engine.database import Connection
 from eventd.witnessing.group_witness import GroupWitness
@@ -195,5 +195,10 @@ class Sealer:
         tree = await log.database.write(open_tree, self._topic_id, owner, log.clock.now())
         self._witness.gate.note_new_tree()
         reason = read_opening_entry(tree.opening).opening.reason.value
-        logger.info("tree opened", extra={"group": group, "origin": tree.origin, "reason": reason})
+        about = {"group": group, "origin": tree.origin}
+        logger.info("tree opened", extra=about | {"reason": reason})
+        if before := find_unvouched(tree):
+            detail = f"the key of {before} has not signed the change: history.key was lost or replaced"
+            hint = "put the old history.key back, or have the operators of the peers confirm the new key: see doctor"
+            logger.warning("history key replaced", extra=about | {"detail": detail, "hint": hint})
         return tree

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,10 +17,12 @@ from eventd.log.history.trees import (
     Tree,
     find_open_tree,
     find_tree_of,
+    find_unvouched,
     read_checkpoint_of,
     read_next_leaf,
     read_trees,
 )
+from eventd.log.witnesses.cosignatures import read_peers_cosigned
 from eventd.log.witnesses.witnessed import read_of
 from eventd.resources.configuration import GroupConfig
 from eventd.runtime.clock import SECOND
@@ -35,6 +37,8 @@ PULLED_WITHIN: Final = 600 * SECOND
 """How long a node that relays may lack tiles before the check warns (microseconds)."""
 DAMAGE_SHOWN: Final = 7 * DAY
 """For how long the end of a damaged tree is reported."""
+REPLACED_SHOWN: Final = 7 * DAY
+"""For how long a replaced key that nothing vouches for is reported where no peer cosigns."""
 
 
 class TilesBehind(NamedTuple):
@@ -54,7 +58,8 @@ class GroupTrees:
     """The trees of a group. `unsealed`: how many leaves are in no checkpoint; `waiting_since`: since when the first is.
 
     `damaged` is the tree that the present one follows, if it ended because of damage. `behind`: trees of other nodes of
-    which tiles are missing.
+    which tiles are missing. `replaced` is the tree that the present one follows with another key, if the old key has
+    not signed that; then `witnesses` says of each peer that was asked to cosign whether it has. `node`: this node's name.
     """
 
     group: str
@@ -63,6 +68,9 @@ class GroupTrees:
     waiting_since: int | None = None
     damaged: Tree | None = None
     behind: Sequence[TilesBehind] = ()
+    replaced: str = ""
+    witnesses: Mapping[str, bool] = field(default_factory=dict)
+    node: str = ""
 
 
 def read_group_trees(conn: Connection, groups: Sequence[GroupConfig]) -> list[GroupTrees]:
@@ -82,7 +90,20 @@ def _read(conn: Connection, config: GroupConfig) -> GroupTrees:
     damaged = before if before is not None and before.trouble else None
     nodes = [peer.node_name for peer in config.peers.values() if config.relays(peer.node_name)]
     behind = [one for node in nodes for one in _read_behind(conn, topic.id, node)]
-    return GroupTrees(group, present, read_next_leaf(conn, topic.id) - present.size, first, damaged, behind)
+    replaced = find_unvouched(present)
+    known = read_peers_cosigned(conn, topic.id, present.id) if replaced else {}
+    declared = {peer.node_name for peer in config.peers.values()}
+    return GroupTrees(
+        group,
+        present,
+        read_next_leaf(conn, topic.id) - present.size,
+        first,
+        damaged,
+        behind,
+        replaced,
+        {peer: cosigned for peer, cosigned in known.items() if peer in declared},
+        config.node_name,
+    )
 
 
 def _read_behind(conn: Connection, topic_id: int, node: str) -> Iterator[TilesBehind]:
@@ -121,6 +142,28 @@ def check_trees(facts: Sequence[GroupTrees], now: int, *, running: bool) -> Iter
             )
             remedy = "find out who changed the database, or which disk fails; compare it with a backup"
             yield Check(name, CheckStatus.WARN, "history-damaged", detail, remedy, group=one.group)
+        yield from _check_replaced(one, now)
+
+
+def _check_replaced(facts: GroupTrees, now: int) -> Iterator[Check]:
+    """Yield that the key was replaced and nothing vouches for it, until each witness has accepted the new one."""
+    tree, refusing = facts.present, [peer for peer, cosigned in facts.witnesses.items() if not cosigned]
+    if tree is None or not facts.replaced:
+        return
+    if not refusing and (facts.witnesses or now - tree.opened_at >= REPLACED_SHOWN):
+        return
+    waiting = f"; not cosigned since by {', '.join(refusing)}" if refusing else ""
+    detail = (
+        f"{tree.origin} is signed with another key than {facts.replaced}, and the old key has not signed the change:"
+        f" history.key was lost or replaced{waiting}"
+    )
+    remedy = (
+        "put the old history.key back if you have it; else give the new key (`routerctl log keys`) to the operators of"
+        " the peers: where the old one is pinned, they pin the new one, elsewhere they run"
+        f" `routerctl log witnesses reset {facts.node} --group {facts.group}`"
+    )
+    name = f"{facts.group} history"
+    yield Check(name, CheckStatus.WARN, "history-key-replaced", detail, remedy, group=facts.group)
 
 
 def _check_behind(facts: GroupTrees, now: int) -> Iterator[Check]:

@@ -75,6 +75,20 @@ def first_position(opening: bytes) -> int:
         return 1
 
 
+def find_unvouched(tree: Tree) -> str:
+    """Return the origin of the tree before one, if the key of that did not sign that another key follows; else empty.
+
+    So the old key was lost: peers that know it refuse the new one until an operator confirms it there.
+    """
+    try:
+        opening, note = read_opening_entry(tree.opening)
+    except HistoryError:
+        return ""
+    before = "" if opening.previous is None else str(opening.previous.origin)
+    signed = any(one.name == before for one in note.signatures)
+    return "" if signed or opening.reason is not OpeningReason.KEY else before
+
+
 def read_checkpoint_of(conn: Connection, tree_id: int) -> StoredCheckpoint | None:
     """Return the last checkpoint of a tree; None before the first."""
     sql = "SELECT size, root, note, signed_at FROM checkpoints WHERE tree = ? ORDER BY size DESC LIMIT 1"

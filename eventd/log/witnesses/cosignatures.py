@@ -174,6 +174,15 @@ def count_cosigned(conn: Connection, tree_id: int, size: int) -> int:
     return int(fetch(conn, sql, (tree_id, size))[0][0])
 
 
+def read_peers_cosigned(conn: Connection, topic_id: int, tree_id: int) -> dict[str, bool]:
+    """Return for each peer that was ever a witness of a topic's trees whether it has cosigned this one, by peer."""
+    sql = (
+        "SELECT w.peer, max(CASE WHEN w.tree = ? AND w.cosigned_at IS NOT NULL THEN 1 ELSE 0 END) FROM witnesses AS w"
+        " JOIN trees AS t ON t.id = w.tree WHERE t.topic_id = ? GROUP BY w.peer ORDER BY w.peer"
+    )
+    return {peer: bool(cosigned) for peer, cosigned in fetch(conn, sql, (tree_id, topic_id))}
+
+
 def reset_witness(conn: Connection, topic_id: int, peer: str) -> int:
     """Forget what a peer holds of this node's trees: it is asked anew. Returns of how many trees."""
     sql = "DELETE FROM witnesses WHERE peer = ? AND tree IN (SELECT id FROM trees WHERE topic_id = ?)"

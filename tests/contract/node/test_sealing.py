@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,7 +17,7 @@ from eventd.log.history.seal import hash_new
 from eventd.log.history.trees import find_open_tree
 from eventd.log.witnesses.findings import read_findings
 from eventd.node import sealing
-from eventd.node.group_history import _compare_shipped
+from eventd.node.group_history import _compare_shipped, _Keys
 from eventd.node.sealing import IDLE_SECONDS, MOST_LAG, REST, SEAL_SECONDS, Sealer
 from eventd.node.shipped_trees import ShippedTrees
 from eventd.resources.configuration import GroupConfig, group_of
@@ -25,6 +26,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute
 from eventd.testing import ManualClock, draft, until
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness
+from eventd.witnessing.node_keys import KEY_FILE, rotate_log_key
 from eventd.witnessing.signing_gate import GATE_SECONDS, SigningGate
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.notes import WITNESS_KEY, NoteSigner
@@ -112,6 +114,36 @@ async def test_a_tree_that_ends_is_reported_and_followed_by_another(
     assert "tile/0/000.p/1 is not stored" in caplog.records[0].__dict__["error"]
     assert caplog.records[1].__dict__["reason"] == "damage"
     assert figures.shown[-1][1] == 2
+
+
+async def test_a_key_that_nothing_vouches_for_is_reported_with_the_next_step(
+    log: EventLog, sealer: Sealer, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"2" * 32))
+    rotated = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"3" * 32), retired=lost.private)
+    for owner, expected in ((lost, ["tree opened", "history key replaced"]), (rotated, ["tree opened"])):
+        caplog.clear()
+        with caplog.at_level("INFO", "eventd.history"):
+            await sealer._seal(owner)
+        assert [record.message for record in caplog.records] == expected
+        if owner is lost:
+            assert caplog.records[1].levelname == "WARNING"
+            assert "history.key was lost or replaced" in caplog.records[1].__dict__["detail"]
+            assert "put the old history.key back" in caplog.records[1].__dict__["hint"]
+
+
+async def test_a_running_node_whose_key_file_was_deleted_makes_no_other_key(
+    log: EventLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = _Keys(config, tmp_path, log)
+    first = (await keys.read()).owner.private
+    (tmp_path / KEY_FILE).unlink()
+    for _ in range(2):
+        assert (await keys.read()).owner.private is first
+    assert [record.message for record in caplog.records] == ["history key missing"], "it is reported once"
+    assert not (tmp_path / KEY_FILE).exists()
+    rotated = rotate_log_key(tmp_path, log.chance, lost=True).log.private_bytes_raw()
+    assert (await keys.read()).owner.private.private_bytes_raw() == rotated
 
 
 async def test_an_idle_minute_leaves_no_wait_behind(log: EventLog, sealer: Sealer, clock: ManualClock) -> None:

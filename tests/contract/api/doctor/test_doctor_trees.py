@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from eventd.api.doctor.trees import (
     DAMAGE_SHOWN,
     PULLED_WITHIN,
+    REPLACED_SHOWN,
     SEALED_WITHIN,
     check_key_file,
     check_trees,
@@ -16,6 +19,7 @@ from eventd.api.doctor.trees import (
 from eventd.api.doctor.witnesses import CHECKED_WITHIN, check_witnesses, read_witness_state
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.hints import keep_hints
+from eventd.log.witnesses.cosignatures import keep_cosignature
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import decide
 from eventd.resources.configuration import GroupConfig, group_of
@@ -23,9 +27,10 @@ from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW
 from eventd.witnessing.node_keys import load_history_keys
+from federation.history.notes import NoteSignature
 from federation.history.witnessing import KeySource
 from tests.support.growing_tree import GrowingTree
-from tests.support.histories import emit, signed, start
+from tests.support.histories import OWNER, emit, signed, start
 
 
 @dataclass
@@ -75,6 +80,33 @@ async def test_a_damaged_tree_is_reported_for_a_week(log: EventLog) -> None:
         f"{tree.origin} ended at size 2, at 2026-11-20T12:00:00Z: a tile is missing",
     )
     assert await said(log, NOW + DAMAGE_SHOWN) == []
+
+
+async def test_a_key_that_nothing_vouches_for_is_reported_until_its_witnesses_accept_it(log: EventLog) -> None:
+    topic, tree = await start(log)
+    await signed(log, topic)
+    lost = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"2" * 32))
+    _, after = await start(log, lost)
+    await signed(log, topic, lost)
+
+    async def report(now: int, *peers: str) -> list[str]:
+        stubs = {name: PeerStub(name, relay=False) for name in peers}
+        declared = replace(config(), peers=stubs)  # type: ignore[arg-type]
+        facts = await log.database.read(read_group_trees, [declared])
+        return [f"{check.code}: {check.detail}" for check in check_trees(facts, now, running=True)]
+
+    [said] = await report(NOW)
+    assert said == (
+        f"history-key-replaced: {after.origin} is signed with another key than {tree.origin}, and the old key has not"
+        " signed the change: history.key was lost or replaced"
+    )
+    assert await report(NOW + REPLACED_SHOWN) == []
+    for peer in "bc":
+        await log.database.write(keep_cosignature, tree.id, peer, 1, NoteSignature("w", b"1234", b"5"), NOW)
+    await log.database.write(keep_cosignature, after.id, "b", 1, NoteSignature("w", b"1234", b"5"), NOW)
+    [said] = await report(NOW + REPLACED_SHOWN, "b", "c")
+    assert said.endswith("; not cosigned since by c")
+    assert await report(NOW, "b") == [], "and c is no peer any more"
 
 
 async def test_missing_tiles_of_a_relayed_tree_are_reported_after_ten_minutes(log: EventLog) -> None:
