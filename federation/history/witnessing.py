@@ -207,7 +207,7 @@ class Succession(StrEnum):
     FORKED = "forked"
     """It names another root at the size that the witness holds."""
     UNKNOWN = "unknown"
-    """It names a tree that was never offered to the witness: nothing follows from what the witness holds."""
+    """It names a tree that the witness does not hold: nothing follows from what the witness holds."""
 
 
 def judge_succession(entry: OpeningEntry, last: Checkpoint) -> tuple[Succession, int]:

@@ -59,7 +59,7 @@ class GroupTrees:
 
     `damaged` is the tree that the present one follows, if it ended because of damage. `behind`: trees of other nodes of
     which tiles are missing. `replaced` is the tree that the present one follows with another key, if the old key has
-    not signed that; then `witnesses` says of each peer that was asked to cosign whether it has. `node`: this node's name.
+    not signed that; then `witnesses` says of each peer that was asked to cosign whether it has. `node`: this node.
     """
 
     group: str

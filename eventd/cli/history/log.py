@@ -185,7 +185,7 @@ def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:
     try:
         open_checkpoint(read_note(held.note), read_vkey(str(last["key"]), LOG_KEY))
     except HistoryError as error:
-        raise Invalid(f"{file} is not a checkpoint of {held.origin} that the node has signed: {error.message}") from None
+        raise Invalid(f"{file} is not a checkpoint of {held.origin} that its node signed: {error.message}") from None
     raise CheckFailed(
         f"the node has signed {held.size} leaves of {held.origin}, as {file} shows, and its tree has {last['size']}:"
         " its history was rolled back, as with an older copy of the database, or forked",

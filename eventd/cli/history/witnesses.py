@@ -38,6 +38,7 @@ FINDINGS = (
     Column("ORIGIN", text("origin"), wide=True),
 )
 
+
 @connected
 @only_calls
 async def witnesses(session: Session, group: GroupOption = "", lake: FromLakeOption = "") -> None:

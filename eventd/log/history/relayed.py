@@ -128,9 +128,23 @@ def drop_relayed(conn: Connection, topic_id: int, node: str, *, but: int = 0) ->
     """Delete the trees of a node with their tiles, except those that it opened last, `but` of them."""
     kept = [tree for tree in read_relayed_trees(conn, topic_id) if read_origin(tree.origin).node == node]
     for tree in kept[but:]:
-        for table in ("tiles", "checkpoints"):
-            execute(conn, f"DELETE FROM {table} WHERE tree = ?", (tree.id,))
-        execute(conn, "DELETE FROM trees WHERE id = ?", (tree.id,))
+        _delete(conn, tree)
+
+
+def drop_unlike(conn: Connection, topic_id: int, origin: str, size: int, root: bytes) -> None:
+    """Delete what is kept of a relayed tree that is witnessed anew, unless its tiles have this root at this size.
+
+    It may be another tree with the same name; else its tiles are pulled again.
+    """
+    tree = find_tree_of(conn, topic_id, origin)
+    if tree is not None and not tree.epoch and find_kept_root(conn, topic_id, origin, size) != root:
+        _delete(conn, tree)
+
+
+def _delete(conn: Connection, tree: Tree) -> None:
+    for table in ("tiles", "checkpoints"):
+        execute(conn, f"DELETE FROM {table} WHERE tree = ?", (tree.id,))
+    execute(conn, "DELETE FROM trees WHERE id = ?", (tree.id,))
 
 
 def answer_tiles(conn: Connection, topic_id: int, question: TilesQuestion) -> TilesAnswer:

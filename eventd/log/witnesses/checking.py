@@ -22,12 +22,11 @@ from eventd.log.history.trees import (
     find_hash,
     has_all_tiles,
     read_checkpoint_of,
-    read_relayed_trees,
     read_tiles,
 )
 from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding
 from eventd.log.witnesses.offers import WitnessedTree
-from eventd.log.witnesses.witnessed import find_witnessed, read_of
+from eventd.log.witnesses.witnessed import find_witnessed, read_believed_trees, read_of
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from federation.digest import digest
@@ -166,7 +165,7 @@ class _Checker:
         self._scope = scope
         self._now = now
         self._step = step
-        self._known = [(read_origin(tree.origin), tree) for tree in read_relayed_trees(conn, scope.topic_id)]
+        self._known = [(read_origin(tree.origin), tree) for tree in read_believed_trees(conn, scope.topic_id)]
         self._trees = {origin.tree: (origin, tree) for origin, tree in self._known}
         self._witnessed: dict[str, bool] = {}
         self._held: dict[str, list[WitnessedTree]] = {}

@@ -31,7 +31,7 @@ class FindingKind(StrEnum):
     PENDING = "pending"
     """Two sizes of it were seen by different nodes, and its node has not proven yet that they fit together."""
     UNPROVEN = "unproven"
-    """The same, for a day; or it names a tree before it that was never seen."""
+    """The same, for a day; or it names a tree before it that is not known here."""
     REFUTED = "refuted"
     """It does not have an event that its node is said to have admitted; `node` is the node that sent the event."""
     RESET = "reset"

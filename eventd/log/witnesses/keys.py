@@ -82,6 +82,12 @@ def _known(stored: StoredKey | None, pin: bytes | None) -> KnownKey | None:
     return KnownKey(stored.key, KeySource.SHARED if source is KeySource.PINNED else source)
 
 
+def was_learned(conn: Connection, topic_id: int, node: str, kind: str, public: bytes) -> bool:
+    """Return whether this is the key that was taken over last, whatever is declared."""
+    stored = _find(conn, topic_id, node, kind)
+    return stored is not None and stored.key == public
+
+
 def read_witness_keys(conn: Connection, topic_id: int, pins: Pins) -> dict[str, KnownKey]:
     """Return the keys with which other nodes cosign, by node: the known ones, and those that are declared."""
     nodes = {key.node for key in read_keys(conn, topic_id) if key.kind == WITNESS}
@@ -133,9 +139,7 @@ def _keep(
     return key
 
 
-def note_refused_key(
-    conn: Connection, topic_id: int, node: str, kind: str, shown: bytes, pins: Pins, now: int
-) -> bool:
+def note_refused_key(conn: Connection, topic_id: int, node: str, kind: str, shown: bytes, pins: Pins, now: int) -> bool:
     """Record that a node has shown another key than the known one; return whether that is new.
 
     Of a key that is declared and was never shown, as after a reset, nothing is stored before.

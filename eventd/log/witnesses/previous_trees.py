@@ -72,8 +72,8 @@ def _about_previous(
         ),
         Succession.UNKNOWN: (
             FindingKind.UNPROVEN,
-            f"{new} follows {before.origin if before else '-'}, which was never offered here: nothing connects it with"
-            f" the {last.size} leaves of {last.origin}",
+            f"{new} follows {before.origin if before else '-'}, which was not offered here or forgotten by a reset:"
+            f" nothing connects it with the {last.size} leaves of {last.origin}",
         ),
     }[verdict]
     if verdict is Succession.UNKNOWN:

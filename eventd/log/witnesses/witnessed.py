@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.history.closed_trees import ClosedTree, count_closed, find_closed, forget_closed, keep_closed
-from eventd.log.history.relayed import drop_relayed, find_kept_root
+from eventd.log.history.relayed import drop_unlike, find_kept_root
+from eventd.log.history.trees import Tree, read_relayed_trees
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
-from eventd.log.witnesses.keys import LOG, find_successor, keep_log_key, known_key, note_refused_key
+from eventd.log.witnesses.keys import LOG, find_successor, keep_log_key, known_key, note_refused_key, was_learned
 from eventd.log.witnesses.offers import OF_FILES, OfferFrom, WitnessedTree
 from eventd.log.witnesses.previous_trees import judge_previous
 from eventd.log.witnesses.second_roots import drop_pending, find_second_root
@@ -31,7 +32,7 @@ from federation.errors import (
 from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint
 from federation.history.entries import read_opening_entry
 from federation.history.lake_witnessing import is_of_files
-from federation.history.notes import NoteKey, SignedNote, read_note
+from federation.history.notes import SignedNote, read_note
 from federation.history.witnessing import (
     KeySource,
     check_offer,
@@ -112,14 +113,14 @@ class DecideOffer(ChangeUnit[Decision]):
 def _refuse_other_key(conn: Connection, offered: OfferFrom, tree: WitnessedTree, now: int) -> Decision | None:
     """Refuse a tree whose key is not the one that is known by now, as after it was declared.
 
-    The key is noted as refused if its node has opened no other tree since: then no rotation has replaced it.
+    The key is noted as refused if it was the known one before: so it was not replaced by a rotation.
     """
     key, topic, node = tree.key, offered.topic_id, offered.node
     known = known_key(conn, topic, node, LOG, offered.pins)
     if known is None or known.public == key.public:
         return None
-    newest, is_new = read_last_of(conn, topic, node), False
-    if newest is not None and newest.origin == tree.origin:
+    is_new = False
+    if was_learned(conn, topic, node, LOG, key.public):
         is_new = note_refused_key(conn, topic, node, LOG, key.public, offered.pins, now)
     note = f"the tree {key.name} is signed with the key {key.public.hex()}, but {known.public.hex()} is known"
     error = KeyChanged(f"{note} of {node} ({known.source}): it has been replaced, or another one is declared")
@@ -186,6 +187,7 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
         raise TooManyQueries("the tree is being offered by another request")
     # Only now: an error does not end the transaction, and of an offer that lost the race nothing may stay.
     keep_log_key(conn, offered.topic_id, offered.node, known, offered.pins, now)
+    drop_unlike(conn, offered.topic_id, values.origin, values.size, values.root)
     _drop(conn, offered, surplus)
     return Decision(checkpoint, None, _kept(conn, offered.topic_id, found, now) if found else ())
 
@@ -277,6 +279,21 @@ def read_witnessed(conn: Connection, topic_id: int) -> list[WitnessedTree]:
     return [_tree(row) for row in fetch(conn, sql, (topic_id,))]
 
 
+def read_believed_trees(conn: Connection, topic_id: int) -> list[Tree]:
+    """Return the trees whose tiles are kept and that are witnessed, or were until their node left them.
+
+    After a reset, kept tiles still prove to others what is in them, but they decide nothing here: their key may have
+    been that of an impostor.
+    """
+    of_both = (
+        f"EXISTS (SELECT 1 FROM {table} AS o WHERE o.topic_id = t.topic_id AND o.origin = t.origin)"
+        for table in ("witnessed", "closed_trees")
+    )
+    sql = f"SELECT origin FROM trees AS t WHERE topic_id = ? AND epoch = '' AND ({' OR '.join(of_both)})"
+    believed = {origin for (origin,) in fetch(conn, sql, (topic_id,))}
+    return [tree for tree in read_relayed_trees(conn, topic_id) if tree.origin in believed]
+
+
 def read_news(conn: Connection, topic_id: int, since: int, but: str, limit: int) -> list[WitnessedTree]:
     """Return trees that were witnessed after this time, the newest first, without those of one node."""
     sql = (
@@ -292,7 +309,10 @@ def _tree(row: tuple[str, str, str, int, bytes, str, int, int]) -> WitnessedTree
 
 
 def forget_trees(conn: Connection, topic_id: int, node: str, now: int) -> int:
-    """Forget what is held of the trees of a node, also of its files, and record that; return of how many."""
+    """Forget what is held of the trees of a node, also of its files, and record that; return of how many.
+
+    Their tiles stay, so that what the node has admitted can be proven as before.
+    """
     sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND node = ? ORDER BY opened_at DESC, origin"
     trees = [_tree(row) for row in fetch(conn, sql, (topic_id, node))]
     for tree in trees:
@@ -301,7 +321,6 @@ def forget_trees(conn: Connection, topic_id: int, node: str, now: int) -> int:
         keep_finding(conn, topic_id, found, now)
     execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND node = ?", (topic_id, node))
     forget_closed(conn, topic_id, node)
-    drop_relayed(conn, topic_id, node)
     return len(trees)
 
 

@@ -10,7 +10,7 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.trees import find_tree_of
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import decide
+from eventd.log.witnesses.witnessed import decide, forget_trees, read_believed_trees
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import NOW, ManualClock
@@ -147,3 +147,21 @@ async def test_an_outage_is_left_to_the_pauses_of_the_offers(puller: Puller) -> 
     puller.source.given = HistoryUntold(UNREACHABLE)
     with pytest.raises(HistoryUntold):
         await puller.pulling.pull()
+
+
+async def test_a_reset_keeps_the_tiles_of_a_tree_until_another_one_has_its_name(puller: Puller) -> None:
+    tree = puller.source.tree
+    await puller.pulling.pull()
+    await puller.log.database.write(forget_trees, puller.topic, "a", NOW)
+    assert await puller.kept() == 3, "what is in them can be proven as before"
+    assert await puller.log.database.read(read_believed_trees, puller.topic) == [], "and decides nothing here"
+    await puller.witness()
+    assert await puller.kept() == 3, "the same tree was witnessed anew"
+    assert len(await puller.log.database.read(read_believed_trees, puller.topic)) == 1
+    await puller.log.database.write(forget_trees, puller.topic, "a", NOW)
+    puller.source.tree = GrowingTree().grow("x", "other")
+    assert puller.source.tree.origin == tree.origin
+    await puller.witness()
+    assert await puller.kept() == 0
+    await puller.pulling.pull()
+    assert await puller.kept() == 3
