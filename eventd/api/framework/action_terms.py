@@ -59,7 +59,7 @@ def _surface(parts: Collection[str]) -> str:
 
 
 def _singular(noun: str) -> str:
-    return noun.removesuffix("s").replace("-", " ")
+    return noun.removesuffix("es" if noun.endswith("sses") else "s").replace("-", " ")
 
 
 def arguments_of(route: Route, *given: Any) -> str:

@@ -19,6 +19,7 @@ from eventd.log.witnesses.previous_trees import judge_previous
 from eventd.log.witnesses.second_roots import drop_pending, find_second_root
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
+from eventd.text.plural import counted
 from federation.errors import (
     HistoryError,
     KeyChanged,
@@ -279,6 +280,14 @@ def read_witnessed(conn: Connection, topic_id: int) -> list[WitnessedTree]:
     return [_tree(row) for row in fetch(conn, sql, (topic_id,))]
 
 
+def read_nodes(conn: Connection, topic_id: int) -> set[str]:
+    """Return the nodes of whose histories anything is known here: trees, keys, findings, or what they hold."""
+    tables = "witnessed", "closed_trees", "history_keys", "history_findings"
+    parts = [f"SELECT node FROM {table} WHERE topic_id = ?" for table in tables]
+    parts.append("SELECT w.peer FROM witnesses AS w JOIN trees AS t ON t.id = w.tree WHERE t.topic_id = ?")
+    return {node for (node,) in fetch(conn, " UNION ".join(parts), (topic_id,) * len(parts))}
+
+
 def read_believed_trees(conn: Connection, topic_id: int) -> list[Tree]:
     """Return the trees whose tiles are kept and that are witnessed, or were until their node left them.
 
@@ -316,7 +325,8 @@ def forget_trees(conn: Connection, topic_id: int, node: str, now: int) -> int:
     sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND node = ? ORDER BY opened_at DESC, origin"
     trees = [_tree(row) for row in fetch(conn, sql, (topic_id, node))]
     for tree in trees:
-        detail = f"an operator reset it: {tree.size} {'lines' if is_of_files(tree.origin) else 'leaves'} were held"
+        held = counted(tree.size, "line") if is_of_files(tree.origin) else counted(tree.size, "leaf", "leaves")
+        detail = f"an operator reset it: {held} {'was' if tree.size == 1 else 'were'} held"
         found = NewFinding(tree.origin, node, FindingKind.RESET, tree.size, 0, tree.note, f"reset {now}", detail)
         keep_finding(conn, topic_id, found, now)
     execute(conn, "DELETE FROM witnessed WHERE topic_id = ? AND node = ?", (topic_id, node))

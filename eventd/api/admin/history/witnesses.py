@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from typing import Any, Final
 
@@ -24,9 +25,10 @@ from eventd.log.witnesses.findings import (
 )
 from eventd.log.witnesses.keys import StoredKey, forget_keys, read_known_keys
 from eventd.log.witnesses.offers import WitnessedTree
-from eventd.log.witnesses.witnessed import forget_trees, read_witnessed
+from eventd.log.witnesses.witnessed import forget_trees, read_nodes, read_witnessed
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
+from eventd.text.quoting import shortened
 from federation.errors import HistoryError
 from federation.history.checkpoints import read_checkpoint
 from federation.history.fork_file import ForkFile
@@ -36,6 +38,8 @@ from federation.ranges import MAX_POSITION
 
 MOST_FINDINGS: Final = 100
 """How many findings are shown with the witnesses: the newest."""
+MOST_NAMED: Final = 20
+"""How many nodes a message names."""
 
 
 class ShowWitnesses(Params):
@@ -194,7 +198,9 @@ async def reset(services: Services, params: ResetWitness) -> dict[str, Any]:
 
 
 def _reset(conn: Connection, params: ResetWitness, now: int) -> dict[str, Any]:
-    topic = read_group_topic(conn, find_group(conn, params.group).name)
+    group = find_group(conn, params.group)
+    topic = read_group_topic(conn, group.name)
+    _require_known(params, {peer.node_name for peer in group.peers.values()} | read_nodes(conn, topic.id))
     findings = confirm_findings(conn, topic.id, params.node, now)
     return {
         "group": params.group,
@@ -204,3 +210,11 @@ def _reset(conn: Connection, params: ResetWitness, now: int) -> dict[str, Any]:
         "keys": forget_keys(conn, topic.id, params.node),
         "witness": reset_witness(conn, topic.id, params.node),
     }
+
+
+def _require_known(params: ResetWitness, known: set[str]) -> None:
+    if params.node not in known:
+        node, names = shortened(params.node), sorted(known)
+        close = difflib.get_close_matches(node, names, 1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(names[:MOST_NAMED]) or 'none'}"
+        raise NotFound(f"nothing is known of the history of {node} in group {params.group}", hint=hint)

@@ -24,6 +24,7 @@ from eventd.api.routes import OPERATIONS
         ("resources.delete", {"kind": "EventPeer", "name": "b"}, "EventPeer b"),
         ("callback_letters.retry", {"callback": "shop"}, "callback shop"),
         ("routemaster.claim", {"name": "orders"}, "routemaster topic orders"),
+        ("history.reset", {"group": "edge", "node": "a"}, "witness edge/a"),
         ("doctor.fix", {}, ""),
     ],
 )

@@ -99,6 +99,21 @@ async def test_a_reset_confirms_findings_and_forgets_trees_and_keys(books: Group
     assert shown["open"] == {}
 
 
+async def test_a_node_of_which_nothing_is_known_is_not_reset(books: GroupLedger) -> None:
+    await books.declare("peer-b", spec="history: {mode: record}")
+    await offer(books, GrowingTree().offer())
+    with pytest.raises(NotFound, match="nothing is known of the history of nobody in group g") as refused:
+        await books.call("history.reset", group="g", node="nobody")
+    assert refused.value.hint == "known: a, peer-b"
+    with pytest.raises(NotFound) as refused:
+        await books.call("history.reset", group="g", node="peer-a")
+    assert refused.value.hint == "did you mean peer-b?"
+    assert (await books.call("history.reset", group="g", node="peer-b"))["trees"] == 0, "it is declared"
+    await books.call("history.reset", group="g", node="a")
+    found = (await books.call("history.findings", group="g"))["findings"]
+    assert [one["detail"] for one in found] == ["an operator reset it: 1 leaf was held"]
+
+
 async def test_findings_are_listed_page_by_page_the_newest_first(books: GroupLedger) -> None:
     for name in "tuv":
         await offer(books, GrowingTree(name).offer())
