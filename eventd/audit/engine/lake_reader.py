@@ -21,6 +21,7 @@ from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.event_digests import DigestResult
 from eventd.audit.segments.leaf_comparison import LEAVES, OtherRow, compare_leaves, decode_rows
 from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress
+from eventd.audit.segments.own_digests import DatedDigest, find_digests, plan_searches, split_digests
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, NumberRanges, owner_of
 from eventd.audit.segments.row_marks import UnevenSlots, concerns
 from eventd.audit.segments.row_sums import RangeSum
@@ -249,6 +250,12 @@ class LakeReader:
             name: bases[name] for name, task in tasks.items() if (task.node, task.tree, task.first) not in differ
         }
         return found
+
+    def find_own(self, wanted: Sequence[DatedDigest]) -> set[bytes]:
+        """Return those of these digests that are of an own event of any node."""
+        searches = [*plan_searches(self.rows.segments, wanted)]
+        found = run_tasks(self.spark, self.lake, searches, find_digests)
+        return {digest for digests in found for digest in split_digests(digests)}
 
     @property
     def unread(self) -> dict[str, list[tuple[int, int]]]:

@@ -315,7 +315,7 @@ def _judge_trees(reader: LakeReader, found: StageResults, trees: Trees) -> None:
     findings = [*with_held([*found.findings, *found.trees.findings], held)]
     findings += find_squatted(reader.taken_ids, reader.rows, found.trees.reports)
     others = reader.compare_leaves(found.trees.reports)
-    findings += group_findings(judge_leaves(others, reader.rows, findings, coverage, reader.unread))
+    findings += group_findings(judge_leaves(others, reader.find_own, findings, coverage, reader.unread))
     found.findings = in_order(findings)
     if reader.state.compared != compared:
         keep(reader.out.open(reader.spark), reader.state)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 import numpy as np
 
-from eventd.audit.arrays.columns import Columns
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.report.findings import NOT_IN_TREE, Discrepancy, Evidence, Finding, Kind
 from eventd.audit.report.report import TreeReport
 from eventd.audit.segments.leaf_comparison import LEAVES, ComparedSegment, LeafTask, OtherRow
+from eventd.audit.segments.own_digests import DatedDigest
 from eventd.audit.segments.tree_leaves import LeafRun, TreeLeaves
-from eventd.audit.verdicts.ledger_rows import LedgerRows
-from eventd.lake.extra import pyarrow
 from eventd.lake.schema import Ledger
 from eventd.lake.writer import Segment
+from federation.event import micros
 from federation.history.merkle import HASH_SIZE
 from federation.history.tiles import TILE_WIDTH
 
@@ -105,7 +105,7 @@ def task_basis(task: LeafTask) -> str:
 
 def judge_leaves(
     others: Sequence[OtherRow],
-    rows: LedgerRows,
+    find_own: Callable[[Sequence[DatedDigest]], Collection[bytes]],
     findings: Sequence[Finding],
     coverage: Coverage,
     unread: Collection[str] = (),
@@ -115,7 +115,8 @@ def judge_leaves(
     A false statement of a leaf accuses no row: its event may have another leaf. So nothing is said of a source whose
     rows are not all in the lake, as far as the event may be one of these. `findings`: those that are known. What is
     forged by them is not named again; what is altered is, because the tree proves which of two contents is the true
-    one. `unread`: nodes of which not all rows were read.
+    one. `find_own` returns those of some digests that are of an own event of any node. `unread`: nodes of which not
+    all rows were read.
     """
     changed = _changed_leaves(findings)
     incomplete = {one.source for one in findings if one.kind in _INCOMPLETE and not one.peer} | {*unread}
@@ -129,12 +130,24 @@ def judge_leaves(
         and not any(first <= row.leaf <= last for first, last in changed.get((row.node, row.tree), ()))
         and not _is_hidden(row, coverage)
     ]
-    admitted = _admitted(rows, {row.digest for row in doubtful}) if doubtful else set()
+    admitted = find_own([*_dated(doubtful, findings)]) if doubtful else ()
     return [
         Discrepancy(Kind.FORGED, row.group, row.node, row.peer, 0, row.id, NOT_IN_TREE, Evidence(at=row.event_at))
         for row in doubtful
         if row.digest not in admitted
     ]
+
+
+def _dated(rows: Iterable[OtherRow], findings: Iterable[Finding]) -> Iterator[DatedDigest]:
+    """Yield the digests of rows with the times of their events: those that the rows say, and those at the source."""
+    digests: defaultdict[tuple[str, str, str, str], list[bytes]] = defaultdict(list)
+    for row in rows:
+        digests[row.group, row.source, row.peer, row.id].append(row.digest)
+        yield DatedDigest(row.event_at, row.digest)
+    for one in (one for one in findings if one.kind is Kind.ALTERED):
+        for entry in (entry for entry in one.evidence if entry.at):
+            for digest in digests.get((one.group, one.source, one.peer, entry.id), ()):
+                yield DatedDigest(micros(datetime.fromisoformat(entry.at)), digest)
 
 
 def _changed_leaves(findings: Iterable[Finding]) -> Mapping[tuple[str, str], list[tuple[int, int]]]:
@@ -158,18 +171,3 @@ def _is_hidden(row: OtherRow, coverage: Coverage) -> bool:
     until = row.recorded_at + coverage.margin
     spots = coverage.blind_spots.get((row.node, Ledger.EVENTS), ())
     return any(spot.times[0] <= until and since <= spot.times[1] for spot in spots)
-
-
-def _admitted(rows: LedgerRows, digests: Collection[bytes]) -> set[bytes]:
-    """Return those of some digests that are of an own event of any node."""
-    from pyarrow import compute
-
-    wanted = pyarrow().array(sorted(digests), pyarrow().binary(32))
-    found: set[bytes] = set()
-    for segment in rows.segments:
-        if segment.place.book is Ledger.EVENTS:
-            table = rows.read(segment, ("own", "digest"))
-            own = np.flatnonzero(Columns(table).booleans("own"))
-            near = table["digest"].take(pyarrow().array(own))
-            found.update(near.filter(compute.is_in(near, wanted)).to_pylist())
-    return found

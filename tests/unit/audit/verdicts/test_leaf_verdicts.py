@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
+from eventd.audit.report.findings import EventEvidence, Finding, Kind
 from eventd.audit.report.report import TreeReport
 from eventd.audit.segments.leaf_comparison import LEAVES, OtherRow
+from eventd.audit.segments.own_digests import DatedDigest
 from eventd.audit.segments.plan import LakePlan
 from eventd.audit.segments.tree_leaves import LeafClaims, LeafRun, TreeLeaves
 from eventd.audit.verdicts.leaf_verdicts import judge_leaves, plan_leaf_tasks, task_basis
-from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.lake.layout import landing
 from eventd.lake.manifest import Manifest
 from eventd.lake.schema import Ledger
@@ -97,6 +100,11 @@ def other_row(event_at: int, recorded_at: int) -> OtherRow:
     return OtherRow("g", "a", TREE, 5, "b", "a", "e5", b"x" * 32, event_at, recorded_at)
 
 
+def find_none(wanted: Sequence[DatedDigest]) -> set[bytes]:
+    """Stand for a lake without an own event with any of these digests."""
+    return set()
+
+
 @pytest.mark.parametrize("observed", [0, 5 * SHIPPED])
 @pytest.mark.parametrize(("recorded", "accused"), [(SHIPPED - MARGIN - 1, True), (SHIPPED, False)])
 def test_a_row_is_forged_only_once_its_source_has_shipped_all_of_its_time(
@@ -104,16 +112,28 @@ def test_a_row_is_forged_only_once_its_source_has_shipped_all_of_its_time(
 ) -> None:
     row = other_row(observed, recorded)
     coverage = Coverage(LakePlan(), {"a": SHIPPED, "b": SHIPPED})
-    nothing = LedgerRows([], lambda *_: pytest.fail("no segment"))
-    assert bool(judge_leaves([row], nothing, (), coverage)) is accused
-    assert not judge_leaves([row], nothing, (), Coverage(LakePlan(), {"b": SHIPPED})), "no state of the source"
+    assert bool(judge_leaves([row], find_none, (), coverage)) is accused
+    assert not judge_leaves([row], find_none, (), Coverage(LakePlan(), {"b": SHIPPED})), "no state of the source"
     coverage.contested.add("a")
-    assert not judge_leaves([row], nothing, (), coverage)
+    assert not judge_leaves([row], find_none, (), coverage)
 
 
 def test_a_row_that_its_publisher_dates_in_the_future_may_be_one_of_the_missing_ones() -> None:
     coverage = Coverage(LakePlan(), {"a": SHIPPED})
     coverage.blind_spots["a", Ledger.EVENTS].append(BlindSpot(times=(SHIPPED // 4, SHIPPED // 2), why="gone"))
-    nothing = LedgerRows([], lambda *_: pytest.fail("no segment"))
     for event_at, recorded_at, accused in ((SHIPPED * 2, SHIPPED // 3, False), (SHIPPED // 5, SHIPPED // 5, True)):
-        assert bool(judge_leaves([other_row(event_at, recorded_at)], nothing, (), coverage)) is accused
+        assert bool(judge_leaves([other_row(event_at, recorded_at)], find_none, (), coverage)) is accused
+
+
+def test_a_digest_is_looked_for_at_the_times_that_the_peer_and_the_source_give_its_event() -> None:
+    coverage, sought = Coverage(LakePlan(), {"a": SHIPPED}), list[DatedDigest]()
+
+    def find_all(wanted: Sequence[DatedDigest]) -> set[bytes]:
+        sought.extend(wanted)
+        return {one.digest for one in wanted}
+
+    evidence = (EventEvidence(id="e5", at="1970-01-01T00:01:00Z"), EventEvidence(id="e6", at="1970-01-01T00:02:00Z"))
+    altered = Finding(Kind.ALTERED, "g", "a", "b", 5, 6, ("e5", "e6"), evidence=evidence)
+    assert not judge_leaves([other_row(1, 2)], find_all, [altered], coverage)
+    assert [one.at for one in sought] == [1, 60_000_000]
+    assert not judge_leaves([], lambda _: pytest.fail("nothing is in doubt"), [altered], coverage)
