@@ -35,7 +35,7 @@ from eventd.lake.writer import Segment
 from eventd.runtime.chance import SYSTEM
 
 INDEX: Final = f"{FOLDER}/index.msgpack"
-VERSION: Final = 25
+VERSION: Final = 26
 """The version of cells and parameters. A state of another version is discarded and rebuilt."""
 HashKey = Annotated[bytes, msgspec.Meta(max_length=64)]
 """A key of the hashes of rows, of at most the length that these hashes accept."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from itertools import islice
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers
+from eventd.audit.segments.leaf_comparison import LEAVES
 from eventd.lake.manifest import Number, Time
 from federation.history.merkle import HASH_SIZE, hash_perfect
 from federation.history.tiles import TILE_WIDTH, perfect_roots
@@ -22,7 +22,7 @@ from federation.history.tiles import TILE_WIDTH, perfect_roots
 LEAF_COLUMNS: Final = ("group", "own", "tree", "leaf", "digest", "position", "seq", "recorded_at")
 """The columns of `events` that show the leaves."""
 MOST_CLAIMED: Final = 1_000
-"""Maximum number of trees of other nodes in a segment: senders state their ids, perhaps another one for each row."""
+"""Maximum number of claims of a segment: senders state trees and leaves, perhaps another one for each row."""
 _SHARES: Final = 1 << 32
 Hashes = Annotated[bytes, msgspec.Meta(max_length=1 << 28)]
 """Hashes, one after the other."""
@@ -87,7 +87,10 @@ class LeaflessRun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeafClaims(msgspec.Struct, frozen=True, array_like=True):
-    """The first and the last leaf of a tree that rows of other nodes' events have, as their senders stated."""
+    """Leaves of a tree that rows of other nodes' events have, as their senders stated: the first and the last one.
+
+    Both are in the range of one task, so that a false leaf far away does not put a segment into those in between.
+    """
 
     group: str
     tree: str
@@ -136,7 +139,7 @@ def find_leaves(table: Columns, terms: LeafTerms) -> TreeLeaves:
     runs = [
         run for leaves in _by_tree(table, own & (leaf != NEVER), terms.moves) for run in _runs(table, leaves, terms)
     ]
-    claims = [*islice(_claims(table, ~own & (leaf != NEVER)), MOST_CLAIMED)]
+    claims = _claims(table, ~own & (leaf != NEVER))
     return TreeLeaves(runs, [*_leafless(table, own, leaf)], [*terms.cuts], claims)
 
 
@@ -148,9 +151,22 @@ def is_chosen(tree: str, tile: int, terms: LeafTerms) -> bool:
     return int.from_bytes(drawn[:4]) < terms.percent / 100 * _SHARES
 
 
-def _claims(table: Columns, wanted: Mask) -> Iterator[LeafClaims]:
-    for leaves in _by_tree(table, wanted, ()):
-        yield LeafClaims(leaves.group, leaves.tree, int(leaves.leaf[0]), int(leaves.leaf[-1]))
+def _claims(table: Columns, wanted: Mask) -> list[LeafClaims]:
+    """Return the claims of these rows. Of more than `MOST_CLAIMED`, those with the most rows: few are false at once."""
+    group, tree, rows = table.words("group"), table.words("tree"), np.flatnonzero(wanted)
+    if not len(rows):
+        return []
+    keys, leaf = group.codes[rows].astype(np.int64) * tree.size + tree.codes[rows], table.numbers("leaf")[rows]
+    order = np.lexsort((leaf, keys))
+    keys, leaf = keys[order], leaf[order]
+    begins = np.append(0, np.flatnonzero((np.diff(keys) != 0) | (np.diff(leaf // LEAVES) != 0)) + 1)
+    sizes = np.diff(np.append(begins, len(keys)))
+    found = []
+    for at in np.sort(np.argsort(-sizes, kind="stable")[:MOST_CLAIMED]).tolist():
+        first, (of_group, of_tree) = int(begins[at]), divmod(int(keys[begins[at]]), tree.size)
+        last = int(leaf[first + int(sizes[at]) - 1])
+        found.append(LeafClaims(group.values[of_group], tree.values[of_tree], int(leaf[first]), last))
+    return found
 
 
 def _by_tree(table: Columns, wanted: Mask, moves: Sequence[TreeMove]) -> Iterator[_Leaves]:

@@ -57,14 +57,18 @@ def plan_leaf_tasks(segments: Sequence[tuple[Segment, TreeLeaves]], trees: Itera
 
 
 def _tasks(tree: TreeReport, runs: Sequence[tuple[LeafRun, Segment]], parts: _Parts) -> Iterator[LeafTask]:
-    end = min(tree.proven, max(part[1] for part in parts))
-    for first in range(min(part[0] for part in parts) // LEAVES * LEAVES, end, LEAVES):
-        span = first, min(first + LEAVES, tree.proven)
-        origin = _within(((run.first, run.end, segment) for run, segment in runs), span)
-        claimed = _within(parts, span)
-        if origin and claimed:
+    """Yield a task for each range with a claim. Of the node's own segments it has those near the claims only."""
+    by_range: defaultdict[int, _Parts] = defaultdict(list)
+    for first, end, segment in parts:
+        for at in range(first // LEAVES, -(-min(end, tree.proven) // LEAVES)):
+            by_range[at].append((first, end, segment))
+    for at, each in sorted(by_range.items(), key=lambda one: one[0]):
+        span = at * LEAVES, min((at + 1) * LEAVES, tree.proven)
+        near = max(span[0], min(part[0] for part in each)), min(span[1], max(part[1] for part in each))
+        origin = _within(((run.first, run.end, segment) for run, segment in runs), near)
+        if origin:
             skipped = _unchecked_tiles((run for run, _ in runs), span)
-            yield LeafTask(tree.group, tree.node, tree.tree, *span, origin, claimed, skipped)
+            yield LeafTask(tree.group, tree.node, tree.tree, *span, origin, _within(each, span), skipped)
 
 
 def _unchecked_tiles(runs: Iterable[LeafRun], span: tuple[int, int]) -> tuple[int, ...]:

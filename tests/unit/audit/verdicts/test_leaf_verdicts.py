@@ -59,6 +59,18 @@ def test_a_task_has_the_segments_that_may_have_its_leaves() -> None:
     assert len({task_basis(one) for one in tasks}) == 3
 
 
+def test_a_segment_is_only_in_the_tasks_that_it_claims_leaves_of() -> None:
+    far = TreeLeaves(claims=[LeafClaims("g", TREE, 5, 5), LeafClaims("g", TREE, PROVEN - 2, PROVEN - 1)])
+    honest = segment("c", 0), claims(LEAVES + 10, LEAVES + 20)
+    tasks = [*plan_leaf_tasks([*ORIGIN, (segment("b", 0), far), honest], [report()])]
+    assert [(one.first, [each.manifest.node for each in one.others]) for one in tasks] == [
+        (0, ["b"]),
+        (LEAVES, ["c"]),
+        (LEAVES * 2, ["b"]),
+    ]
+    assert [len(one.origin) for one in tasks] == [1, 1, 1], "the segment with the leaves before is not near the claim"
+
+
 def test_what_is_not_proven_is_not_compared() -> None:
     for other in (claims(PROVEN, PROVEN + 5), claims(1, 5, tree="u" * 16), claims(1, 5, group="h")):
         assert not [*plan_leaf_tasks([*ORIGIN, (segment("b", 0), other)], [report()])]
