@@ -6,6 +6,7 @@ signed, or it does not.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -16,9 +17,10 @@ from msgspec.structs import replace
 
 from eventd.audit.arrays.columns import NEVER, Columns
 from eventd.audit.report.findings import NO_ORIGIN, Finding, Kind, is_of_tree
-from eventd.audit.segments.tree_leaves import TreeLeaves
+from eventd.audit.segments.tree_leaves import LeafClaims, TreeLeaves
+from eventd.audit.verdicts.leaf_proofs import LeafProofs
 from eventd.audit.verdicts.ledger_rows import LedgerRows
-from eventd.audit.verdicts.tree_checks import LeafHole, TreeEvidence, proves_leaves
+from eventd.audit.verdicts.tree_checks import LeafHole, TreeEvidence
 from eventd.lake.writer import Segment
 from federation.history.checkpoints import LogOrigin
 from federation.history.entries import event_entry
@@ -63,13 +65,19 @@ def find_held(
     alike: defaultdict[tuple[str, str], list[LogOrigin]] = defaultdict(list)
     for origin in trees:  # ids are no secret: another node may name a tree of its own alike
         alike[origin.group, origin.tree].append(origin)
+    ordered = {origin: sorted(wanted) for origin, wanted in sought.items()}
     claims: defaultdict[LogOrigin, list[_Claim]] = defaultdict(list)
     for segment, leaves in segments:
-        for claim in leaves.claims:
-            for origin in alike.get((claim.group, claim.tree), ()):
-                wanted = sought[origin]
-                if any(claim.first <= leaf <= claim.last for leaf in wanted):
-                    claims[origin] += _read(rows, segment, claim.group, claim.tree, wanted)
+        near = {
+            origin
+            for claim in leaves.claims
+            for origin in alike.get((claim.group, claim.tree), ())
+            if _is_any_within(ordered[origin], claim)
+        }
+        if near:
+            table = Columns(rows.read(segment, _COLUMNS))
+            for origin in near:
+                claims[origin] += _claims_in(table, segment.manifest.node, origin, ordered[origin])
     return [
         HeldEvent(*origin, one.leaf, one.peer, one.id)
         for origin, each in sorted(claims.items())
@@ -77,29 +85,34 @@ def find_held(
     ]
 
 
-def _read(rows: LedgerRows, segment: Segment, group: str, tree: str, wanted: set[int]) -> Iterator[_Claim]:
-    table = Columns(rows.read(segment, _COLUMNS))
+def _is_any_within(leaves: Sequence[int], claim: LeafClaims) -> bool:
+    """Return whether some of these leaves, which are in order, may be among the claimed ones."""
+    at = bisect_left(leaves, claim.first)
+    return at < len(leaves) and leaves[at] <= claim.last
+
+
+def _claims_in(table: Columns, peer: str, origin: LogOrigin, wanted: Sequence[int]) -> Iterator[_Claim]:
     leaf = table.numbers("leaf")
-    mask = ~table.booleans("own") & (leaf != NEVER) & np.isin(leaf, np.array(sorted(wanted), np.int64))
-    mask &= table.words("group").where(lambda name: name == group)
-    mask &= table.words("tree").where(lambda name: name == tree)
+    mask = ~table.booleans("own") & (leaf != NEVER) & np.isin(leaf, np.array(wanted, np.int64))
+    mask &= table.words("group").where(lambda name: name == origin.group)
+    mask &= table.words("tree").where(lambda name: name == origin.tree)
     places = np.flatnonzero(mask)
     ids, digests = (table.taken(name, places).to_pylist() for name in ("id", "digest"))
     for at, event, digest in zip(leaf[places].tolist(), ids, digests, strict=True):
-        yield _Claim(at, segment.manifest.node, event, hash_leaf(event_entry(digest)))
+        yield _Claim(at, peer, event, hash_leaf(event_entry(digest)))
 
 
 def _proven(tree: TreeEvidence, claims: Iterable[_Claim]) -> Iterator[_Claim]:
     """Yield the claims that the tree proves: tile by tile, first with all leaves of one peer, then of the next one."""
+    proofs = LeafProofs(tree)
     by_tile: defaultdict[int, list[_Claim]] = defaultdict(list)
     for claim in claims:
         by_tile[claim.leaf // TILE_WIDTH].append(claim)
-    for _, each in sorted(by_tile.items()):
+    for tile, each in sorted(by_tile.items()):
         for peer in sorted({claim.peer for claim in each}):
             # Those of other peers stand in for leaves that this one does not have.
-            chosen = {claim.leaf: claim for claim in sorted(each, key=lambda one: one.peer == peer)}
-            if proves_leaves(tree, {leaf: claim.hash for leaf, claim in chosen.items()}):
-                true = {leaf: claim.hash for leaf, claim in chosen.items()}
+            true = {claim.leaf: claim.hash for claim in sorted(each, key=lambda one: one.peer == peer)}
+            if proofs.prove(tile, true):
                 yield from (claim for claim in each if true[claim.leaf] == claim.hash)
                 break
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
@@ -133,7 +133,7 @@ class TreeResult:
             self.rewritten.append(_unsigned(one))
 
 
-class _LeafIndex:
+class LeafIndex:
     """The hashes that follow from rows: of leaves, of full tiles, and of the parts of tiles before checkpoints."""
 
     def __init__(self, tree: TreeEvidence) -> None:
@@ -183,7 +183,7 @@ def _split(hashes: bytes) -> list[bytes]:
 class _Walk:
     """Computes the roots of ascending sizes; `tile` returns the root of a tile, None if it is not known."""
 
-    def __init__(self, rows: _LeafIndex, tile: Callable[[int], bytes | None]) -> None:
+    def __init__(self, rows: LeafIndex, tile: Callable[[int], bytes | None]) -> None:
         self._rows, self._tile = rows, tile
         self._range: CompactRange | None = CompactRange()
         self.missing = 0
@@ -206,7 +206,7 @@ class _Walk:
 
 def check_tree(tree: TreeEvidence) -> TreeResult:
     """Compare a tree with its checkpoints."""
-    result, rows, shipped = TreeResult(), _LeafIndex(tree), tree.levels.get(1, {})
+    result, rows, shipped = TreeResult(), LeafIndex(tree), tree.levels.get(1, {})
     tree.drop_unsigned()
     for one in tree.dropped:
         result.refuse(one)
@@ -234,23 +234,6 @@ def check_tree(tree: TreeEvidence) -> TreeResult:
         begin = walks[0].missing * TILE_WIDTH
         result.unknown = f"neither rows nor hashes of all its leaves from {begin:,} on are in the lake"
     return result
-
-
-def proves_leaves(tree: TreeEvidence, leaves: Mapping[int, bytes]) -> bool:
-    """Return whether the largest checkpoint of a tree follows from these hashes of leaves, and what is known besides.
-
-    False if it does not, or if more leaves of their tiles are unknown.
-    """
-    last = max(tree.shipped, key=lambda one: one.size, default=None)
-    if last is None or not is_signed(tree, last) or any(leaf >= last.size for leaf in leaves):
-        return False
-    shipped = tree.levels.get(1, {})
-    known = {**tree.levels, 0: {**tree.levels.get(0, {}), **leaves}}
-    rows = _LeafIndex(replace(tree, levels=known))
-    whole = last.size // TILE_WIDTH
-    if any(leaf // TILE_WIDTH not in rows.tiles for leaf in leaves if leaf // TILE_WIDTH < whole):
-        return False
-    return _Walk(rows, lambda tile: rows.tiles.get(tile, shipped.get(tile))).root(last.size) == last.root
 
 
 def _signed(tree: TreeEvidence, result: TreeResult) -> Iterator[TreeCheckpoint]:
@@ -328,7 +311,7 @@ def _judge(result: TreeResult, wrong: Sequence[TreeCheckpoint], signed: Sequence
         result.rewritten.append(LeafSpan(before, later[0].size - 1, words))
 
 
-def _holes(tree: TreeEvidence, rows: _LeafIndex) -> Iterator[LeafHole]:
+def _holes(tree: TreeEvidence, rows: LeafIndex) -> Iterator[LeafHole]:
     """Yield the sealed leaves that no row has, except those whose hashes the node shipped: it declared their loss."""
     reach, size = 1, tree.size
     positions, times = (0, 0), (0, 0)
@@ -345,7 +328,7 @@ def _holes(tree: TreeEvidence, rows: _LeafIndex) -> Iterator[LeafHole]:
 
 
 def _within(
-    rows: _LeafIndex, first: int, end: int, after: int, before: int, since: int, until: int
+    rows: LeafIndex, first: int, end: int, after: int, before: int, since: int, until: int
 ) -> Iterator[LeafHole]:
     while first < end:
         if first in rows.leaves:

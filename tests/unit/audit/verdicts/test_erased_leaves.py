@@ -55,3 +55,18 @@ def test_a_tree_of_another_node_with_the_same_id_hides_no_event(first: str) -> N
     claims = TreeLeaves(claims=[LeafClaims("g", true.origin.tree, 1, 300)])
     found = find_held(holes, [(PEER, claims)], LedgerRows([PEER], read))
     assert ("g", "a", true.origin.tree, 5, "b", "e5") in found
+
+
+def test_a_segment_is_read_once_for_all_that_it_claims_of_a_tree() -> None:
+    true, read = GrownTree(600), list[str]()
+    evidence = without(true, 5, true.opened())
+    holes = [(evidence, hole) for hole in check_tree(evidence).holes]
+
+    def read_rows(segment: Segment, columns: Any) -> pa.Table:
+        read.append(segment.place.name)
+        return ledger_table(Ledger.EVENTS, []).select([*columns])
+
+    claims = TreeLeaves(claims=[LeafClaims("g", true.origin.tree, first, 300) for first in (1, 2, 3, 250)])
+    far = TreeLeaves(claims=[LeafClaims("g", true.origin.tree, 600, 700)])
+    find_held(holes, [(PEER, claims), (PEER, far)], LedgerRows([PEER], read_rows))
+    assert len(read) == 1
