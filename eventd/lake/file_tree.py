@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -16,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import msgspec
 from msgspec.structs import replace
 
+from eventd.errors import NotFound
+from eventd.lake.file_sizes import TooLargeFile
 from eventd.lake.layout import LANDING, parse_name, slug, state_path
 from eventd.lake.manifest import FileTreeState, NodeState, encode
 from eventd.lake.schema import Ledger
@@ -42,6 +46,8 @@ _MOST_BYTES: Final = LINES * 1024
 """Bytes of a file: larger ones are not read, as no node writes them."""
 _AT_ONCE: Final = 64
 """Files that are read at the same time."""
+_MOST_KEPT: Final = 64
+"""Files whose hashes are kept while proofs are computed: they take 512 KiB."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
@@ -125,13 +131,21 @@ def read_lines(storage: Storage, folder: str, first: int = 0) -> Iterator[str]:
     while paths := [*islice(files, _AT_ONCE)]:
         texts = storage.read_many(paths)
         for path in paths:
-            lines = texts.get(path, b"").decode("utf-8", "replace").split("\n")[:-1]
+            lines = _lines_in(texts.get(path, b""))
             if _number_of(path) != number:
                 return
             yield from lines
             if len(lines) != LINES:
                 return
             number += 1
+
+
+def _lines_in(text: bytes) -> list[str]:
+    return text.decode("utf-8", "replace").split("\n")[:-1]
+
+
+def _path_of(folder: str, number: int) -> str:
+    return f"{folder}/{number:09d}.txt"
 
 
 def _number_of(path: str) -> int:
@@ -227,7 +241,7 @@ class FileTree:
     def flush(self) -> None:
         """Write the lines that are not written yet. Raises LakeUnavailable."""
         if not self._is_written:
-            path = f"{lines_folder(*self._origin)}/{(self._range.size - 1) // LINES:09d}.txt"
+            path = _path_of(lines_folder(*self._origin), (self._range.size - 1) // LINES)
             self._storage.put(path, "".join(f"{line}\n" for line in self._last).encode())
             self._is_written = self.is_begun = True
 
@@ -237,9 +251,21 @@ class FileTree:
 
     def prove(self, old: int, size: int) -> list[bytes]:
         """Return the consistency proof between two sizes. Raises MalformedHistory without lines, LakeUnavailable."""
-        return consistency_proof(old, size, self._read_tile)
+        return consistency_proof(old, size, partial(self._read_tile, {}))
 
-    def _read_tile(self, address: TileAddress) -> bytes:
+    def prove_each(self, olds: Iterable[int], size: int) -> dict[int, list[bytes]]:
+        """Return the consistency proofs of a size from smaller ones, without those that the lines do not give.
+
+        Each file is read once for all of them. Raises LakeUnavailable.
+        """
+        found, read = dict[int, list[bytes]](), dict[int, list[bytes]]()
+        for old in sorted({*olds}):
+            with suppress(HistoryError):
+                found[old] = consistency_proof(old, size, partial(self._read_tile, read))
+        return found
+
+    def _read_tile(self, read: dict[int, list[bytes]], address: TileAddress) -> bytes:
+        """Return the hashes of a tile. `read`: those of files that were read already."""
         first = address.number * TILE_WIDTH
         if address.level:
             count = (first + address.width) << (address.level - 1) * TILE_HEIGHT
@@ -249,12 +275,23 @@ class FileTree:
                 hashes = [hash_perfect(hashes[at : at + TILE_WIDTH]) for at in range(0, len(hashes), TILE_WIDTH)]
             hashes = hashes[first:]
         else:
-            lines = islice(read_lines(self._storage, lines_folder(*self._origin), first), address.width)
-            hashes = [hash_leaf(line.encode()) for line in lines]
+            known = read.pop(address.number, None)
+            while len(read) >= _MOST_KEPT:  # those that were not used for the longest time
+                del read[next(iter(read))]
+            read[address.number] = self._hashes_of_file(address.number) if known is None else known
+            hashes = read[address.number][: address.width]
             is_whole = len(hashes) == address.width
         if not is_whole:
             raise MalformedHistory(f"lines of {self._origin} are not in the lake", reason="tile_missing")
         return b"".join(hashes)
+
+    def _hashes_of_file(self, number: int) -> list[bytes]:
+        """Return the hashes of the lines of a file, of which there may be fewer than 256; empty without a file."""
+        try:
+            text = self._storage.read_within(_path_of(lines_folder(*self._origin), number), _MOST_BYTES)
+        except (NotFound, TooLargeFile):
+            return []
+        return [hash_leaf(line.encode()) for line in _lines_in(text)]
 
     def _roots_of_files(self, count: int) -> list[bytes]:
         """Return the roots of the first files, at least so many if they are there. Each is read once."""

@@ -6,7 +6,6 @@ Without a key file there is no history to sign with, and the lake is as it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -118,10 +117,9 @@ class StateSigner:
             tree = self._trees.get((node, known.epoch))
             if state.tree is None or tree is None:
                 continue
-            proofs, last = {}, checkpoint_of(state.tree).size
-            for size in (one for one in held.get(node, ()) if 0 < one < last):
-                with suppress(HistoryError):
-                    proofs[size] = tuple(one.hex() for one in tree.prove(size, last))
+            last = checkpoint_of(state.tree).size
+            made = tree.prove_each((one for one in held.get(node, ()) if 0 < one < last), last)
+            proofs = {size: tuple(one.hex() for one in proof) for size, proof in made.items()}
             found.append(FilesOffer(node=node, note=state.tree.note, proofs=proofs))
         return tuple(found)
 

@@ -22,6 +22,7 @@ from eventd.lake.file_tree import (
     read_lines,
     without_replaced,
 )
+from eventd.lake.folder import LocalFolder
 from eventd.lake.layout import archived, landing
 from eventd.lake.manifest import NodeState, SegmentRange, encode
 from eventd.lake.schema import Ledger
@@ -127,6 +128,22 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> FileTree:
     return tree
 
 
+def test_each_file_is_read_once_for_all_proofs(grown: FileTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, size, olds = list[str](), 65_800, [65_700, 300, 301, 1_000, 30_000, 30_001]
+    grown.prove(65_536, size)  # which reads the roots of all full files
+    one_by_one = {old: grown.prove(old, size) for old in olds}
+
+    def count(storage: LocalFolder, path: str, most: int) -> bytes:
+        read.append(path.rpartition("/")[2])
+        return read_within(storage, path, most)
+
+    read_within = LocalFolder.read_within
+    monkeypatch.setattr(LocalFolder, "read_within", count)
+    monkeypatch.setattr(LocalFolder, "read_many", lambda *_: pytest.fail("files that no proof needs"))
+    assert grown.prove_each(olds, size) == one_by_one
+    assert sorted(read) == [f"{number:09d}.txt" for number in (1, 3, 117, 256, 257)]
+
+
 def test_without_its_lines_a_tree_proves_nothing(tmp_path: Path) -> None:
     storage = connect(str(tmp_path))
     tree = FileTree.begin(storage, ORIGIN, {})
@@ -134,6 +151,7 @@ def test_without_its_lines_a_tree_proves_nothing(tmp_path: Path) -> None:
     storage.delete([f"{lines_folder(*ORIGIN)}/000000001.txt"])
     with pytest.raises(HistoryError, match="are not in the lake"):
         tree.prove(300, 600)
+    assert list(tree.prove_each([300, 100], 600)) == []
 
 
 def test_lines_that_were_changed_are_not_those_of_the_tree(tmp_path: Path) -> None:
