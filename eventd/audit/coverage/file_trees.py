@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventd.audit.coverage.cosigned_files import fault_of_cosigned
+from eventd.audit.coverage.cosigned_files import cosigned_checkpoint, fault_of_cosigned
 from eventd.audit.report.findings import MOST_NAMED, Finding, Kind
 from eventd.audit.report.report import Limitation
 from eventd.audit.segments.plan import NodeEpoch
@@ -201,7 +201,8 @@ def _gone(storage: Storage, state: NodeState, seen: Iterable[SeenFileTree]) -> I
     present = _tree_of(state)
     for one in (one for one in seen if one.tree != present):
         texts = [*islice(read_lines(storage, lines_folder(*one.origin)), one.size)]
-        if _root_of(texts, one.size) != one.root:
+        root = _roots_at(texts, {one.size}).get(one.size)
+        if root is None or root.hex() != one.root:
             fault = f"the {one.size:,} lines of {one.origin}, which an earlier audit saw ({format_time(one.at)}), are"
             yield _of_state(state, state_path(state.node, state.epoch), f"{fault} {'changed' if texts else 'gone'}")
 
@@ -233,10 +234,13 @@ def _judge(
         hint = "start the node, which was ended when it began the tree: it begins another one"
         made.doubt(state.node, _NOT_SIGNED, path, message, hint)
         return
-    if fault := _fault_of_lines(texts, signed, made.seen):
+    cosigned = cosigned_checkpoint(state.tree, signed)
+    before = next((one for one in made.seen if one.origin == signed.origin), None)
+    roots = _roots_at(texts, {one.size for one in (before, cosigned, signed) if one is not None})
+    if fault := _fault_of_lines(len(texts), roots, signed, before):
         made.findings.append(_of_state(state, path, fault))
         return
-    if fault := fault_of_cosigned(state.tree, signed, texts):
+    if cosigned is not None and (fault := fault_of_cosigned(cosigned, signed, roots.get(cosigned.size))):
         made.findings.append(_of_state(state, path, fault))
     found = SeenFileTree(*signed.origin, signed.size, signed.root.hex(), state.as_of)
     made.seen = [*(one for one in made.seen if one.origin != signed.origin), found]
@@ -288,40 +292,38 @@ def _judge_key(state: NodeState, path: str, key: NoteKey, keys: FileKeys, made: 
         made.doubt(state.node, "unproven", path, message, hint)
 
 
-def _fault_of_lines(texts: Sequence[str], signed: LakeCheckpoint, seen: Iterable[SeenFileTree]) -> str:
+def _fault_of_lines(lines: int, roots: Mapping[int, bytes], signed: LakeCheckpoint, before: SeenFileTree | None) -> str:
     """Return why the lines are not those that were signed, or that an earlier audit saw; empty if they are."""
-    if len(texts) < signed.size:
-        return f"the lake has {len(texts):,} of the {signed.size:,} lines of {signed.origin}"
-    before = next((one for one in seen if one.origin == signed.origin), None)
+    if lines < signed.size:
+        return f"the lake has {lines:,} of the {signed.size:,} lines of {signed.origin}"
     if before is not None and before.size > signed.size:
         return (
             f"the node signed {signed.size:,} lines of {signed.origin}, of which an earlier audit saw {before.size:,}"
             f" ({format_time(before.at)})"
         )
-    hashes, root = CompactRange(), ""
-    for text in islice(texts, signed.size):
-        hashes.append(hash_leaf(text.encode()))
-        if before is not None and hashes.size == before.size:
-            root = hashes.root().hex()
-    if hashes.root() != signed.root:
+    if roots[signed.size] != signed.root:
         return (
-            f"the lines of {signed.origin} have the root {hashes.root().hex()} at size {signed.size:,}, and the node"
-            f" signed {signed.root.hex()}"
+            f"the lines of {signed.origin} have the root {roots[signed.size].hex()} at size {signed.size:,}, and the"
+            f" node signed {signed.root.hex()}"
         )
-    if before is not None and root != before.root:
+    if before is not None and roots[before.size].hex() != before.root:
         return (
-            f"the lines of {signed.origin} have the root {root} at size {before.size:,}, and an earlier audit saw"
-            f" {before.root}"
+            f"the lines of {signed.origin} have the root {roots[before.size].hex()} at size {before.size:,}, and an"
+            f" earlier audit saw {before.root}"
         )
     return ""
 
 
-def _root_of(texts: Sequence[str], size: int) -> str:
-    """Return the root of so many lines, in hex; empty if there are fewer."""
-    hashes = CompactRange()
-    for text in islice(texts, size):
+def _roots_at(texts: Sequence[str], sizes: Set[int]) -> dict[int, bytes]:
+    """Return the roots of the first lines at these sizes, as far as there are so many. Each line is hashed once."""
+    hashes, found = CompactRange(), dict[int, bytes]()
+    for text in islice(texts, max(sizes, default=0)):
+        if hashes.size in sizes:
+            found[hashes.size] = hashes.root()
         hashes.append(hash_leaf(text.encode()))
-    return hashes.root().hex() if hashes.size == size else ""
+    if hashes.size in sizes:
+        found[hashes.size] = hashes.root()
+    return found
 
 
 def _judge_segments(
