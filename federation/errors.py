@@ -24,6 +24,7 @@ MessageError                the base of this package's exceptions
 ├── BadAnswer               an answer that proves nothing
 ├── HistoryError            a tree, proof, note or key of the verifiable history that proves nothing
 │   ├── MalformedHistory      not in its one form, or of a size that no tree has
+│   │   └── LeavesNotHeld       leaves or a checkpoint that the node does not have
 │   ├── ProofMismatch         a proof that leads to another root
 │   ├── UnprovenNote          a note without a valid signature of the key that is known
 │   └── KeyChanged       403  another key than the one that is known of a node
@@ -44,6 +45,8 @@ class MessageError(Exception):
     """Base of this package's exceptions."""
 
     code: ClassVar[str] = "malformed"
+    is_fault: ClassVar[bool] = True
+    """Whether a request that is refused with this error counts as one that should not have been sent."""
 
     def __init__(self, message: str, *, reason: str = "") -> None:
         super().__init__(message)
@@ -215,6 +218,15 @@ class HistoryError(MessageError):
 
 class MalformedHistory(HistoryError):
     """A text is not in its one valid form, or states a size that no tree can have."""
+
+
+class LeavesNotHeld(MalformedHistory):
+    """A node does not have the leaves or the checkpoint that it is asked about, as after a restore of its database."""
+
+    is_fault = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="not_held")
 
 
 class ProofMismatch(HistoryError):

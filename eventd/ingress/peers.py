@@ -373,7 +373,8 @@ class PeerIngress:
                 return 200, await self.history.answer(verified, body)
             return 200, encode_json(await self._link(header, verified.created))
         except MessageError as error:
-            self.note_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
+            if error.is_fault:
+                self.note_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
             return error.status, encode_json(answer_to(error))
         except EventdError as error:
             self.note_refused_request(error.code, self._claimed_by(verified), sender, code=_own_code(error))
@@ -404,10 +405,9 @@ class PeerIngress:
         else:
             stored = await self._in_order(batch, len(body))
         self._count(header.from_node, stored.accepted, stored.duplicates)
-        if stored.refused:
-            claimed = self._claimed_by(verified)
-            for refusal in stored.refused:
-                self._count_refusal(refusal.reason, claimed)
+        claimed = self._claimed_by(verified) if stored.refused else NO_SENDER
+        for refusal in stored.refused:
+            self._count_refusal(refusal.reason, claimed)
         return stored.receipt
 
     async def _in_order(self, batch: VerifiedBatch, size: int) -> StoreResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from eventd.log.history.bulk_proving import answer_prove, answer_range
@@ -12,10 +13,11 @@ from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import DecideOffer, read_news
 from eventd.log.witnesses.witnessed_files import DecideFilesOffer
 from eventd.runtime.clock import SECOND
+from eventd.runtime.log_pause import LogPause
 from eventd.store.engine.database import Connection
 from eventd.witnessing.asking import source_of
 from eventd.witnessing.group_witness import GroupWitness
-from federation.errors import TooManyQueries
+from federation.errors import LeavesNotHeld, TooManyQueries
 from federation.history.checkpoints import read_origin
 from federation.history.cosignatures import cosign
 from federation.history.exchange import (
@@ -44,6 +46,8 @@ from federation.history.lake_witnessing import is_of_files
 from federation.history.tiles import inclusion_proof
 from federation.signing import VerifiedRequest
 
+logger = logging.getLogger("eventd.history")
+
 PARALLEL: Final = 8
 """Maximum number of questions of a group that are answered at the same time, each of them of a different node."""
 NEWS_SECONDS: Final = 3600
@@ -56,6 +60,7 @@ class HistoryAnswers:
     def __init__(self, witness: GroupWitness) -> None:
         self._witness = witness
         self._at_work: set[str] = set()
+        self._pause = LogPause(witness.log.clock.monotonic)
 
     async def answer(self, request: VerifiedRequest, body: bytes) -> bytes:
         """Return the encoded answer to a question. Raises `MessageError`."""
@@ -73,6 +78,11 @@ class HistoryAnswers:
             if isinstance(question, NoteQuestion):
                 return encode_history(await self._show_note(question))
             return encode_history(await self._read(question))
+        except LeavesNotHeld as error:
+            if self._pause.is_over_for(node):
+                about = {"group": self._witness.config().name, "peer": node, "error": error.message}
+                logger.info("history not held", extra=about)
+            raise
         finally:
             self._at_work.discard(node)
 

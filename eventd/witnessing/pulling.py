@@ -60,10 +60,10 @@ class TilePulling:
         except HistoryUntold as untold:
             if untold.reason not in (REFUSED, INVALID):
                 raise
-            self._give_up(checkpoint, str(untold))
+            self._give_up(checkpoint, str(untold), is_wrong=untold.reason == INVALID)
             return False
         except HistoryError as error:
-            self._give_up(checkpoint, error.message)
+            self._give_up(checkpoint, error.message, is_wrong=True)
             return False
         self._refused = ""
         ours.metrics.history_pulled(ours.config().name, node, "stored")
@@ -76,14 +76,19 @@ class TilePulling:
         read = ours.log.database.read
         return await read(read_due_tiles, ours.topic_id, of, [*self._wanted], [*self._not_before])
 
-    def _give_up(self, checkpoint: RelayedCheckpoint, error: str) -> None:
+    def _give_up(self, checkpoint: RelayedCheckpoint, error: str, *, is_wrong: bool) -> None:
+        """Ask again later. A peer that refuses may have fewer leaves than it signed, as after a restore."""
         ours, group, node = self._witness, self._witness.config().name, self._peer.node_name
         self._not_before[checkpoint.origin] = ours.log.clock.monotonic() + AGAIN_SECONDS
         ours.metrics.history_pulled(group, node, "refused")
-        if error != self._refused:  # once, and not each minute
-            self._refused = error
-            about = {"group": group, "peer": node, "origin": checkpoint.origin, "error": error}
+        if error == self._refused:  # once, and not each minute
+            return
+        self._refused = error
+        about = {"group": group, "peer": node, "origin": checkpoint.origin, "size": checkpoint.size, "error": error}
+        if is_wrong:
             logger.error("history tiles refused", extra=about)
+        else:
+            logger.warning("history tiles not sent", extra=about)
 
 
 def read_due_tiles(

@@ -174,7 +174,10 @@ def _check_behind(facts: GroupTrees, now: int) -> Iterator[Check]:
                 f" witnessed leaves, for {format_duration((now - tree.since) // SECOND * SECOND)}: it cannot prove the"
                 " others"
             )
-            remedy = "see the log of the node for `history tiles refused`; a peer of an earlier release sends none"
+            remedy = (
+                "see the log of the node for `history tiles refused` and `history tiles not sent`: a restored peer has"
+                " fewer, and one of an earlier release sends none"
+            )
             name = f"{facts.group} history"
             yield Check(name, CheckStatus.WARN, "history-tiles-behind", detail, remedy, group=facts.group)
 

@@ -157,17 +157,25 @@ def _check_findings(state: WitnessState) -> Iterator[Check]:
             CheckStatus.FAIL if one.kind in (FindingKind.FORK, FindingKind.REFUTED) else CheckStatus.WARN,
             _CODES[FindingKind(one.kind)],
             f"finding {one.id}: {one.detail}",
-            f"{_next_step(one)}; then confirm it: {_RESET.format(node=one.node, group=state.group)}",
+            f"{_next_step(state.group, one)}; then confirm it: {_RESET.format(node=one.node, group=state.group)}",
             group=state.group,
             peer=one.node,
         )
 
 
-def _next_step(finding: HistoryFinding) -> str:
+def _next_step(group: str, finding: HistoryFinding) -> str:
     if finding.kind == FindingKind.OLDER_COPY and is_of_files(finding.origin):
         return "find out who writes to the lake, and look for the newer files in back-ups of it"
     if finding.kind == FindingKind.OLDER_COPY:
-        return "find out why the database is an older copy: the events that it lacks are at peers or in the lake"
+        return (
+            "find out why the database is an older copy, and get the events that it lacks back from the peer:"
+            f" `routerctl verify --peer PEER --pull --group {group}`"
+        )
+    if finding.kind == FindingKind.ROLLED_BACK:
+        return (
+            f"ask the operator of {finding.node}, who can get abandoned events back there with"
+            " `routerctl verify --peer THIS-NODE --pull`"
+        )
     if finding.kind == FindingKind.REFUTED:
         return f"ask the operator of {finding.node} where the event comes from, and have the true one sent again"
     return f"ask the operator of {finding.node}"

@@ -23,7 +23,7 @@ from eventd.log.history.trees import (
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch_in
 from federation.digest import digest
-from federation.errors import MalformedHistory
+from federation.errors import LeavesNotHeld, MalformedHistory
 from federation.history.checkpoints import read_origin
 from federation.history.entries import event_entry
 from federation.history.exchange import (
@@ -83,7 +83,7 @@ def _require_checkpoint(conn: Connection, topic_id: int, origin: str, size: int)
         found = read_checkpoint_at(conn, tree.id, size) if size else read_checkpoint_of(conn, tree.id)
     if tree is None or found is None:
         of = f"checkpoint of size {size}" if size else "checkpoint"
-        raise MalformedHistory(f"no {of} of {origin} is stored here", reason="size")
+        raise LeavesNotHeld(f"no {of} of {origin} is stored here")
     return tree, found
 
 

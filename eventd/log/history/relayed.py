@@ -22,7 +22,7 @@ from eventd.log.history.trees import (
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, insert_row
 from federation.digest import digest
-from federation.errors import MalformedHistory
+from federation.errors import LeavesNotHeld, MalformedHistory
 from federation.history.checkpoints import read_origin
 from federation.history.entries import OPENING_ENTRY, event_entry
 from federation.history.exchange import MOST_TILES, TilesAnswer, TilesQuestion, read_hashes, read_leaves, write_hashes
@@ -152,7 +152,7 @@ def answer_tiles(conn: Connection, topic_id: int, question: TilesQuestion) -> Ti
     tree = find_tree_of(conn, topic_id, question.tree)
     if tree is None or question.size > tree.size:
         size = 0 if tree is None else tree.size
-        raise MalformedHistory(f"{question.tree} has {size} signed leaves here, not {question.size}", reason="size")
+        raise LeavesNotHeld(f"{question.tree} has {size} signed leaves here, not {question.size}")
     if question.end <= question.first * TILE_WIDTH:
         raise MalformedHistory(
             f"{question.tree} of size {question.size} has no {TileAddress(0, question.first).path()}", reason="tiles"

@@ -16,7 +16,7 @@ from eventd.log.history.trees import (
 )
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row, replacing
-from federation.errors import MalformedHistory
+from federation.errors import LeavesNotHeld, MalformedHistory
 from federation.history.notes import NoteSignature, read_note
 from federation.history.tiles import consistency_proof, inclusion_proof
 from federation.history.witnessing import Offer
@@ -194,7 +194,7 @@ def prove_consistency(conn: Connection, topic_id: int, origin: str, old: int, si
     rows = fetch(conn, "SELECT id, size FROM trees WHERE topic_id = ? AND origin = ?", (topic_id, origin))
     if not rows or size > rows[0][1]:
         signed = rows[0][1] if rows else 0
-        raise MalformedHistory(f"{origin} has {signed} signed leaves here, and not {size}", reason="size")
+        raise LeavesNotHeld(f"{origin} has {signed} signed leaves here, and not {size}")
     return consistency_proof(old, size, tile_reader(conn, rows[0][0]))
 
 

@@ -26,6 +26,7 @@ from eventd.witnessing.asking import BUSY, OLDER, REFUSED, UNREACHABLE, HistoryU
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness
 from eventd.witnessing.offering import BUSY_SECONDS, OLDER_SECONDS, Offering, Offers
 from eventd.witnessing.signing_gate import SigningGate
+from federation.errors import LeavesNotHeld
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.cosignatures import cosign
 from federation.history.exchange import (
@@ -34,15 +35,19 @@ from federation.history.exchange import (
     HistoryQuestion,
     KeysAnswer,
     KeysQuestion,
+    TilesQuestion,
     WitnessAnswer,
     WitnessQuestion,
+    encode_history,
     write_hashes,
 )
 from federation.history.lake_checkpoints import LakeCheckpoint, LakeOrigin, sign_lake_checkpoint
 from federation.history.lake_witnessing import is_of_files
 from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner, SignedNote, read_note
 from federation.history.witnessing import KeySource, Offer, witness_name
-from federation.wire import ErrorAnswer
+from federation.keys import Key
+from federation.signing import VerifiedRequest
+from federation.wire import ErrorAnswer, HistoryQuery
 from tests.support import plain_history as plain
 from tests.support.growing_tree import GrowingTree
 from tests.support.histories import OWNER, emit, signed, start
@@ -336,6 +341,21 @@ async def test_a_question_of_a_peer_is_no_answer_unless_it_shows_an_older_copy(o
     later = sign_checkpoint(Checkpoint(read_origin(await offered.origin()), 9, bytes(32)), signing)
     await answers._show_keys("b", KeysQuestion(notes=(later.encode().decode(),)))
     assert offered.gate.is_open, "the tree is not continued"
+
+
+async def test_a_question_about_leaves_that_a_restored_node_lacks_is_no_fault(
+    offered: Offered, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = HistoryAnswers(offered.offering._witness)
+    question = encode_history(TilesQuestion(tree=await offered.origin(), first=0, count=1, size=99))
+    key = Key.hmac("k", b"s" * 32)
+    asked = VerifiedRequest(HistoryQuery(from_node="b", to_node="a", group="g"), key, "", "", "", 0, 0)
+    with caplog.at_level("INFO", "eventd.history"):
+        for _ in range(2):
+            with pytest.raises(LeavesNotHeld, match="signed leaves here, not 99") as refused:
+                await answers.answer(asked, question)
+    assert (refused.value.code, refused.value.is_fault) == ("malformed", False)
+    assert [record.message for record in caplog.records] == ["history not held"], "once a minute"
 
 
 async def pending(offered: Offered, other: SignedNote) -> None:

@@ -121,12 +121,20 @@ async def test_a_tree_that_is_wanted_is_pulled_of_a_peer_whose_events_are_not_pa
 
 
 @pytest.mark.parametrize(
-    "given",
-    [TilesAnswer(tiles=(plain.b64(bytes(96)),)), HistoryUntold(REFUSED), HistoryUntold(INVALID)],
+    ("given", "logged"),
+    [
+        (TilesAnswer(tiles=(plain.b64(bytes(96)),)), "history tiles refused"),
+        (HistoryUntold(REFUSED), "history tiles not sent"),
+        (HistoryUntold(INVALID), "history tiles refused"),
+    ],
     ids=["wrong", "refused", "unreadable"],
 )
 async def test_a_peer_that_sends_no_right_tiles_is_asked_again_a_minute_later(
-    puller: Puller, clock: ManualClock, given: TilesAnswer | HistoryUntold, caplog: pytest.LogCaptureFixture
+    puller: Puller,
+    clock: ManualClock,
+    given: TilesAnswer | HistoryUntold,
+    logged: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     puller.source.given = given
     for _ in range(2):
@@ -135,7 +143,7 @@ async def test_a_peer_that_sends_no_right_tiles_is_asked_again_a_minute_later(
         clock.advance(AGAIN_SECONDS)
     assert len(puller.source.asked) == 2
     assert [(one.message, one.__dict__["origin"]) for one in caplog.records] == [
-        ("history tiles refused", str(puller.source.tree.origin))
+        (logged, str(puller.source.tree.origin))
     ]
     puller.source.given = None
     await puller.pulling.pull()

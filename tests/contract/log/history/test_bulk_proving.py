@@ -167,7 +167,7 @@ async def test_a_size_without_a_checkpoint_and_a_tree_that_is_unknown_are_refuse
         ):
             with pytest.raises(HistoryError) as refused:
                 await act
-            assert refused.value.reason == "size"
+            assert refused.value.reason == "not_held"
 
 
 async def test_a_proof_beyond_its_bound_is_refused_before_it_is_computed(
