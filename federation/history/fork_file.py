@@ -15,7 +15,8 @@ from msgspec import Meta
 
 from federation.errors import MalformedHistory, UnprovenNote
 from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint
-from federation.history.forms import quote, read_hash, write_base64
+from federation.history.file_forms import describe_form, read_json
+from federation.history.forms import read_hash, write_base64
 from federation.history.merkle import MAX_SIZE
 from federation.history.notes import MAX_NOTE, NoteKey, SignedNote, read_note
 from federation.history.proofs import verify_inclusion
@@ -80,11 +81,14 @@ class ProvenFork:
 def read_fork_file(data: bytes) -> ForkFile:
     """Return the content of a fork file, of which nothing is proven yet. Raises MalformedHistory."""
     if len(data) > MAX_FORK_FILE:
-        raise MalformedHistory(f"a fork file has at most {MAX_FORK_FILE} bytes, not {len(data)}", reason="file_size")
+        raise MalformedHistory(
+            f"it is larger than a fork file, which has at most {MAX_FORK_FILE} bytes", reason="file_size"
+        )
+    value = read_json(data)
     try:
-        form = msgspec.json.decode(data, type=_ForkForm)
+        form = msgspec.convert(value, _ForkForm)
     except (ValueError, RecursionError) as error:
-        raise MalformedHistory(f"this is not a fork file: {quote(str(error))}", reason="file") from None
+        raise MalformedHistory(describe_form(value, str(error), FORK_FORMAT), reason="file") from None
     first, second = (read_note(note.encode(errors="replace")) for note in form.notes)
     if form.leaf is None:
         return ForkFile((first, second))

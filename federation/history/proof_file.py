@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from federation.event import Event, decode_canonical
 from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint
 from federation.history.cosignatures import cosignature_times
 from federation.history.entries import OPENING_ENTRY, OpeningEntry, event_entry, read_opening_entry
+from federation.history.file_forms import describe_form, read_json
 from federation.history.forms import quote, read_hash, read_number, write_base64
 from federation.history.merkle import HASH_SIZE, MAX_SIZE, hash_leaf
 from federation.history.notes import NoteKey, SignedNote, read_note
@@ -177,22 +178,14 @@ def _read_path(lines: list[str], what: str) -> tuple[bytes, ...]:
 
 def _read_form(data: bytes) -> _FileForm:
     if len(data) > MAX_PROOF_FILE:
-        raise MalformedHistory(f"a proof file has at most {MAX_PROOF_FILE} bytes, not {len(data)}", reason="file_size")
+        raise MalformedHistory(
+            f"it is larger than a proof file, which has at most {MAX_PROOF_FILE} bytes", reason="file_size"
+        )
+    value = read_json(data)
     try:
-        return msgspec.convert(json.loads(data.decode(), object_pairs_hook=_members), _FileForm)
+        return msgspec.convert(value, _FileForm)
     except (ValueError, RecursionError) as error:
-        raise MalformedHistory(f"this is not a proof file: {quote(str(error))}", reason="file") from None
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of an object.
-
-    Refuses two members with the same name, because another program might read the other one.
-    """
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a member stands twice in one object")
-    return members
+        raise MalformedHistory(describe_form(value, str(error), PROOF_FORMAT), reason="file") from None
 
 
 def _encode(text: str) -> bytes:

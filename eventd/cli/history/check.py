@@ -26,6 +26,7 @@ NOT_PROVEN = (
 _FORMAT_BYTES: Final = 100
 """The file of a fork names its format within so many bytes; what a proof file has there is its own format."""
 _KEYS_HINT: Final = "`routerctl log keys` prints the keys of a node"
+_FILE_HINT: Final = "`routerctl prove EVENT_ID --out FILE` writes one"
 ALONE = "that others were shown the same history: no witness that you know has cosigned the checkpoint"
 
 
@@ -50,14 +51,19 @@ def check(
     network or database. The keys come from you, never from the file: get them from the operator of the node, who
     prints them with `routerctl log keys`.
     """
-    from federation.errors import MessageError
-    from federation.history.fork_file import FORK_FORMAT, check_fork
-    from federation.history.proof_file import MAX_PROOF_FILE, check_proof
+    from federation.errors import MalformedHistory, MessageError
+    from federation.history.fork_file import FORK_FORMAT, check_fork, read_fork_file
+    from federation.history.proof_file import MAX_PROOF_FILE, check_proof, read_proof_file
 
     known = _known_keys(keys or [], policy)
     data = _read(file, MAX_PROOF_FILE)
+    is_fork = f'"{FORK_FORMAT}"'.encode() in data[:_FORMAT_BYTES]
     try:
-        if f'"{FORK_FORMAT}"'.encode() in data[:_FORMAT_BYTES]:
+        _ = read_fork_file(data) if is_fork else read_proof_file(data)
+    except MalformedHistory as error:
+        raise Invalid(f"{file} is not a proof: {error.message}", hint=_FILE_HINT) from None
+    try:
+        if is_fork:
             _show_fork(session, check_fork(data, known.logs))
             return
         proven = check_proof(data, known.logs, known.witnesses.values())

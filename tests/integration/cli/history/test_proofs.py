@@ -124,6 +124,43 @@ def test_a_changed_proof_proves_nothing(proving: Proving) -> None:
     assert "no known key is that of the tree" in told.err
 
 
+def test_what_is_not_a_proof_is_bad_input_and_not_a_verdict(proving: Proving) -> None:
+    proving.control("prove", "e1", "--out", "proof.json")
+    text = Path("proof.json").read_text()
+    proof = json.loads(text)
+    no_format = {name: value for name, value in proof.items() if name != "format"}
+    files = {
+        "": "it is empty",
+        "a text\n": "it is not JSON, at line 1, column 1",
+        "\x00\x01": "it is not JSON",
+        "[1]": "it is a list in JSON, and not an object",
+        "[" * 100_000: "it is nested too deeply",
+        '{"format": ' + "9" * 5000 + "}": "it has a number with too many digits",
+        '{"format": "eventd-proof/1"}': "it has no member proof",
+        '{"kind": "EventGroup"}': "it does not name its format, eventd-proof/1",
+        json.dumps({**proof, "format": "x/1"}): "its format is 'x/1', not eventd-proof/1",
+        json.dumps(no_format): "it does not name its format",
+        json.dumps({**proof, "proof": 7}): "its member proof has a wrong form",
+        json.dumps({**proof, "extra": 7}): "it has a member 'extra', which the format does not have",
+        json.dumps({**proof, "opening": {**proof["opening"], "path": [1]}}): "its member opening.path[0] has a wrong",
+        text.replace("index 2", "index 9" + "9" * 40): "the index of the leaf is",
+        text.replace('"eventd-proof/1"', '"eventd-fork/1"'): "it has a member",
+        proving.control("log", "checkpoint").out: "it is not JSON, at line 1, column 1",
+        " " * (4 * 1024 * 1024 + 1): "it is larger than a proof file",
+    }
+    for content, why in files.items():
+        Path("given.json").write_text(content)
+        told = proving.control("prove", "check", "given.json", "--key", proving.key, code=1)
+        assert f"given.json is not a proof: {why}" in told.err
+    Path("given.json").write_bytes(b"\xff\xfe")
+    told = proving.control("prove", "check", "given.json", "--key", proving.key, code=1)
+    assert "it is not a text in UTF-8" in told.err
+    Path("folder").mkdir()
+    assert (
+        "folder is not a regular file" in proving.control("prove", "check", "folder", "--key", proving.key, code=1).err
+    )
+
+
 def test_keys_that_cannot_be_read_are_an_error_and_not_a_verdict(proving: Proving) -> None:
     proving.control("prove", "e1", "--out", "proof.json")
     assert "NAME+ID+KEY" in proving.control("prove", "check", "proof.json", "--key", "nonsense", code=1).err
