@@ -16,6 +16,7 @@ from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.log.history.trees import all_tile_bytes
 from eventd.log.witnesses.cosignatures import read_witness_ages
+from eventd.log.witnesses.waiting import count_waiting
 from eventd.node.attempt import attempt
 from eventd.node.surface_gauges import read_surface
 from eventd.observe.callback_figures import CallbackFigure
@@ -81,6 +82,8 @@ class Gauges:
             self._metrics.history_tiles(group.name, await self._log.database.read(all_tile_bytes, topic.id))
             ages = await self._log.database.read(read_witness_ages, topic.id, now)
             self._metrics.history_witnessed(group.name, {peer: _seconds(age) for peer, age in ages.items()})
+            waiting = await self._log.database.read(count_waiting, topic.id) if group.verifies_history else None
+            self._metrics.history_waiting(group.name, waiting)
             for one in await self._log.database.read(_read_subscriptions, group.name, now):
                 name = one.subscription.name
                 seen.subscriptions.add((group.name, name))

@@ -190,6 +190,9 @@ class Metrics:
             "Events of other nodes that were compared with the trees of those nodes: verified, refuted, or unproven.",
             *("group", "result"),
         )
+        self._history_waiting = self._gauge(
+            "history_waiting_events", "Events of other nodes that wait for their check.", "group"
+        )
         self._history_ages = self._gauge(
             "history_witnessed_age_seconds",
             "How long a peer has not cosigned what was signed; 0: it has cosigned the last checkpoint.",
@@ -379,6 +382,7 @@ class Metrics:
             self._slo.remove(group, kind)
         self.forget_history(group)
         self.history_tiles(group, 0)
+        self.history_waiting(group, None)
         self.id_conflicts(group, {})
 
     def pruned(self, group: str, records: int) -> None:
@@ -414,6 +418,13 @@ class Metrics:
     def history_verified(self, group: str, result: str, events: int) -> None:
         """Count events that were compared with the trees of their nodes."""
         self._history_verified.labels(group, result).inc(events)
+
+    def history_waiting(self, group: str, events: int | None) -> None:
+        """Set how many events of other nodes wait for their check; None: they are not checked."""
+        if events is None:
+            self._history_waiting.remove(group)
+        else:
+            self._history_waiting.labels(group).set(events)
 
     def history_witnessed(self, group: str, ages: Mapping[str, float]) -> None:
         """Set for how many seconds each peer has not cosigned what was signed; others have no gauge."""

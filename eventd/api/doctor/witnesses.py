@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eventd.api.doctor.report import Check, CheckStatus
 from eventd.log.core.topic_row import find_topic
@@ -12,6 +12,7 @@ from eventd.log.witnesses.checking import read_overdue
 from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
 from eventd.log.witnesses.findings import FindingKind, HistoryFinding, read_open
 from eventd.log.witnesses.keys import LOG, StoredKey, read_known_keys
+from eventd.log.witnesses.waiting import WaitingTree, read_waiting
 from eventd.log.witnesses.witnessed import read_witnessed
 from eventd.resources.configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
@@ -24,6 +25,8 @@ NOT_COSIGNED = HOUR
 """From this age of what a peer has not cosigned, in microseconds, it is reported."""
 CHECKED_WITHIN = 60 * SECOND
 """From this delay of a check on, in microseconds, it is reported."""
+COVERED_WITHIN = 120 * SECOND
+"""From this age of an event on, in microseconds, it is reported that nothing covers it yet."""
 MOST_SHOWN = 5
 """How many findings of each kind a group's checks list: the newest."""
 _CODES = {
@@ -41,7 +44,7 @@ class WitnessState:
     """What is known of a group's witnesses. `ages`: for how many microseconds each peer has not cosigned.
 
     `overdue`: for how many microseconds events should have been checked; None if they are not checked. `pins`: whether
-    the key of any tree is declared.
+    the key of any tree is declared. `waiting`: trees for which events wait that are to be checked.
     """
 
     group: str
@@ -52,6 +55,7 @@ class WitnessState:
     findings: list[HistoryFinding]
     overdue: int | None = None
     pins: bool = True
+    waiting: list[WaitingTree] = field(default_factory=list)
 
 
 def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> WitnessState | None:
@@ -69,6 +73,7 @@ def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> Witnes
         read_open(conn, topic.id, limit=MOST_SHOWN),
         read_overdue(conn, topic.id, now) if group.verifies_history else None,
         any(kind == LOG for _, kind in group.history_pins),
+        read_waiting(conn, topic.id, group.name, group.history_pins, now) if group.verifies_history else [],
     )
 
 
@@ -84,7 +89,7 @@ def check_witnesses(state: WitnessState, *, running: bool = True) -> Iterator[Ch
                 "history-key-changed",
                 f"{key.node} shows another {key.kind} key, {key.refused.hex()}, than the known one, {key.key.hex()}"
                 f" ({key.source}), which has not signed the change",
-                _confirm_key(state.group, key),
+                _confirm_key(state.group, key.node, key.source),
                 group=state.group,
                 peer=key.node,
             )
@@ -93,11 +98,11 @@ def check_witnesses(state: WitnessState, *, running: bool = True) -> Iterator[Ch
     yield from _note_weak(state)
 
 
-def _confirm_key(group: str, key: StoredKey) -> str:
+def _confirm_key(group: str, node: str, source: str) -> str:
     ask = "ask the operator of the node; if the new key is right,"
-    if key.source == KeySource.PINNED:  # a reset forgets no declared key
+    if source == KeySource.PINNED:  # a reset forgets no declared key
         return f"{ask} pin it in place of the known one, in spec.history of the EventGroup or of the EventPeer"
-    return f"{ask} pin it in spec.history.keys of the EventGroup, or: {_RESET.format(node=key.node, group=group)}"
+    return f"{ask} pin it in spec.history.keys of the EventGroup, or: {_RESET.format(node=node, group=group)}"
 
 
 def _check_witness(state: WitnessState, witness: Witness) -> Iterator[Check]:
@@ -148,6 +153,63 @@ def _check_verifying(state: WitnessState, *, running: bool) -> Iterator[Check]:
         detail = f"events have waited for {format_duration(state.overdue // SECOND * SECOND)} for their check"
         remedy = "see if the node runs and how busy it is, and its log"
         yield Check(name, CheckStatus.WARN, "history-check-behind", detail, remedy, group=state.group)
+    if running:
+        late = [one for one in state.waiting if one.age > COVERED_WITHIN]
+        for one in late[:MOST_SHOWN]:
+            yield _check_waiting(state.group, one)
+
+
+def _check_waiting(group: str, waiting: WaitingTree) -> Check:
+    """Return why the events of a tree cannot be checked yet, and what helps."""
+    node, sender = waiting.node, waiting.sender
+    by = "" if sender == node else f", which {sender} brought,"
+    reason, remedy = _why_waiting(group, waiting)
+    return Check(
+        f"{group}/{node} history",
+        CheckStatus.WARN,
+        "history-check-behind",
+        f"the event {waiting.event_id} of {node}{by} has waited for {format_duration(waiting.age // SECOND * SECOND)}"
+        f" for its check, and others may wait behind it: {reason}",
+        f"{remedy}; to list what waits: routerctl federation event list --group {group} --history waiting"
+        " --include-expired",
+        group=group,
+        peer=node,
+    )
+
+
+def _why_waiting(group: str, waiting: WaitingTree) -> tuple[str, str]:
+    """Return what is missing for the check of an event, and the next step."""
+    node, origin, sender = waiting.node, waiting.origin, waiting.sender
+    compare = f"compare the key with what `routerctl log keys` prints at {node}"
+    if waiting.refused and waiting.refused != waiting.key:
+        known = f"the known one is {waiting.key} ({waiting.source})" if waiting.key else "it is not the known one"
+        return (
+            f"{node} shows the key {waiting.refused}, which is refused: {known}",
+            f"{compare}; {_confirm_key(group, node, waiting.source)}",
+        )
+    if not waiting.held and waiting.source == KeySource.PINNED:
+        return (
+            f"no node has shown a checkpoint of {origin} that the pinned key of {node}, {waiting.key}, signed",
+            f"{compare}, and pin the right one in spec.history.keys of the EventGroup; if it is that one, see the link"
+            f" to {sender}, and what doctor says there",
+        )
+    if not waiting.held:
+        return (
+            f"no node has shown a checkpoint of {origin}, and no key of {node} is pinned",
+            f"pin the key that `routerctl log keys` prints at {node} in spec.history.keys of the EventGroup",
+        )
+    if waiting.held <= waiting.leaf:
+        return (
+            f"it is said to be leaf {waiting.leaf} of {origin}, and the last checkpoint that was shown has size"
+            f" {waiting.held}",
+            f"see whether {node} signs its history, with doctor there, and the link to {sender}",
+        )
+    if waiting.tiles <= waiting.leaf:
+        return (
+            f"it is said to be leaf {waiting.leaf} of {origin}, of which hashes are here up to size {waiting.tiles}",
+            f"see the link to {sender}, and the log of this node",
+        )
+    return f"hashes of a later tree of {node} are missing", f"see the link to {sender}, and the log of this node"
 
 
 def _check_findings(state: WitnessState) -> Iterator[Check]:

@@ -77,6 +77,13 @@ LETTERS = (
     Column("DETAIL", text("detail")),
     Column("SINCE", moment("parkedAt")),
 )
+OTHERS = (
+    Column("POSITION", text("position")),
+    Column("SOURCE", text("sourceNode")),
+    Column("RECORDED", moment("recordedAt")),
+    Column("REFUTED", lambda row: row["refuted"]["tree"] if row["refuted"] else "-"),
+    Column("DIGEST", text("digest")),
+)
 MOST = 200
 """The largest page of a search."""
 
@@ -136,6 +143,16 @@ async def search(
 IdArgument = Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_event, help="Id of the event.")]
 
 
+PositionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--position",
+        min=1,
+        help="Its record at this position of the log, as one whose id was released (default: the latest).",
+    ),
+]
+
+
 @connected
 @only_calls
 async def find(session: Session, id: IdArgument) -> None:
@@ -146,9 +163,9 @@ async def find(session: Session, id: IdArgument) -> None:
 
 @connected
 @only_calls
-async def describe(session: Session, id: IdArgument, group: GroupOption = "") -> None:
+async def describe(session: Session, id: IdArgument, group: GroupOption = "", position: PositionOption = None) -> None:
     """Show an event with its payload, deliveries, runs, parts and dead letters."""
-    answer = await session.call("events.describe", group=await one_group(session, group), id=id)
+    answer = await session.call("events.describe", group=await one_group(session, group), id=id, position=position)
     if not session.out.is_table:
         session.out.value(answer)
         return
@@ -157,6 +174,8 @@ async def describe(session: Session, id: IdArgument, group: GroupOption = "") ->
 
 def _describe_refuted(mark: Mapping[str, Any]) -> str:
     at, leaf = show_moment(mark["refutedAt"]), mark["leaf"]
+    if mark.get("released"):
+        return f"at {at}: the id was released; it is that of the event which is leaf {leaf} of {mark['tree']}"
     return f"at {at}: leaf {leaf} of {mark['tree']} is another event, and no leaf is this one"
 
 
@@ -176,9 +195,11 @@ def _show(out: Output, answer: Mapping[str, Any]) -> None:
             "Expires": show_moment(event["expiresAt"]) + (" (expired)" if event["expired"] else ""),
             "Recorded": show_moment(event["recordedAt"]),
             "Seq": event["seq"],
+            "Position": event["position"],
             "Dedupe key": event["dedupeKey"],
             "Payload": f"{answer['payloadBytes']} bytes",
             **({"Returned": describe_returned(event["returned"])} if event.get("returned") else {}),
+            **({"History": event["history"]} if event.get("history") else {}),
             **({"Refuted": _describe_refuted(event["refuted"])} if event.get("refuted") else {}),
         },
     )
@@ -190,5 +211,6 @@ def _show(out: Output, answer: Mapping[str, Any]) -> None:
     table(out, "Runs", RUNS, answer["runs"])
     table(out, "Parts", PARTS, answer["parts"])
     table(out, "Dead letters", LETTERS, answer["deadLetters"])
+    table(out, "Other records with this id", OTHERS, answer.get("others", []))
     if not answer["runsSearched"]:
         note("note: older runs were not searched for the event")

@@ -48,6 +48,15 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
+class History(StrEnum):
+    """The results of the check of an event, declared here like the states of a delivery."""
+
+    WAITING = "waiting"
+    VERIFIED = "verified"
+    UNPROVEN = "unproven"
+    REFUTED = "refuted"
+
+
 EVENTS = (
     Column("ID", text("id")),
     Column("GROUP", text("group")),
@@ -60,6 +69,7 @@ EVENTS = (
     Column("SEQ", text("seq"), wide=True),
     Column("VIA", lambda row: ",".join(row["path"]) or "-", wide=True),
     Column("RETURNED", lambda row: show_returned(row.get("returned")), wide=True),
+    Column("HISTORY", lambda row: row.get("history") or "-", wide=True),
     Column("REFUTED", lambda row: row["refuted"]["tree"] if row.get("refuted") else "-", wide=True),
     Column("DEDUPE_KEY", text("dedupeKey"), wide=True),
     Column("PAYLOAD", lambda row: _pairs(row["payload"]), wide=True),
@@ -218,6 +228,14 @@ def _event_name(row: Mapping[str, Any]) -> str:
     return str(row["id"])
 
 
+HistoryFilter = Annotated[
+    History | None,
+    typer.Option(
+        "--history", help="Only events of other nodes whose check, of history.mode verify, has this result, or waits."
+    ),
+]
+
+
 @connected
 @only_calls
 async def list_events(
@@ -234,6 +252,7 @@ async def list_events(
     since: SinceFilter = "",
     until: UntilFilter = "",
     include_expired: Annotated[bool, typer.Option("--include-expired", help="Include expired events.")] = False,
+    history: HistoryFilter = None,
     newest: Annotated[bool, typer.Option("--newest", help="Show the newest first.")] = False,
     oldest: OldestOption = False,
     limit: LimitOption = 100,
@@ -250,6 +269,7 @@ async def list_events(
         "since": since,
         "until": until,
         "include_expired": include_expired,
+        "history": None if history is None else str(history),
     }
     names = await all_groups(session, group)
     if watch:

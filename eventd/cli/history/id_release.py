@@ -44,6 +44,8 @@ async def release(
     if holder["stored"]:
         held = f"an event of {holder['sourceNode'] or 'no source'}, with the digest {holder['digest']}"
     note(f"{id} is free in group {name}: {held} had it")
+    if holder["stored"]:
+        note(f"note: for evidence: routerctl prove {id} --group {name} --position {holder['position']}")
     source = proven["sourceNode"] or "no source"
     note(f"proven: {proven['node']} admitted the event of {source} as leaf {proven['leaf']} of {proven['origin']}")
     note("note: it is stored when its sender sends it again. There, `routerctl federation dead-letters list` shows its")

@@ -22,6 +22,7 @@ from eventd.cli.history.prove import OutOption
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import CheckFailed, Invalid
 from eventd.runtime.regular_files import NotRegular, read_regular
+from eventd.text.plural import counted
 from eventd.text.size import format_size
 
 TREES = (
@@ -64,6 +65,11 @@ async def status(session: Session, group: GroupsOption = "", lake: FromLakeOptio
         for tree in one.get(kind, ())  # a node of an earlier release names none that it relays
     ]
     session.out.rows(TREES, rows, name=lambda row: str(row["origin"]))
+    for one in groups:
+        if session.out.is_table and one.get("waiting"):
+            listing = f"routerctl federation event list --group {one['group']} --history waiting --include-expired"
+            events = counted(one["waiting"], "event of another node", "events of other nodes")
+            note(f"note: group {one['group']}: {events} waiting for the check; to list: {listing}")
     if session.out.is_table and not rows:
         note("note: no group keeps a history; set history.mode: record in an EventGroup")
 

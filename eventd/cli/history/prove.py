@@ -35,6 +35,15 @@ SizeOption = Annotated[
         " signatures).",
     ),
 ]
+PositionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--position",
+        min=1,
+        help="Prove the record at this position of the log, as one whose id was released; `routerctl federation event"
+        " describe` names them.",
+    ),
+]
 AskedOption = Annotated[
     str,
     typer.Option(
@@ -68,6 +77,7 @@ async def prove(
     ] = "",
     policy: PolicyOption = None,
     peer: AskedOption = "",
+    position: PositionOption = None,
 ) -> None:
     """Write a file that proves to a third party that this node admitted an event; exits with status 4 if it cannot.
 
@@ -77,6 +87,8 @@ async def prove(
         raise typer.BadParameter("--peer asks a node, and --lake none: leave one of them out")
     if size is not None and (lake or peer):
         raise typer.BadParameter("--size chooses a checkpoint of this node: leave it out with --lake and --peer")
+    if position is not None and (lake or first):
+        raise typer.BadParameter("--position chooses a record of this node: leave it out with --lake and --first")
     if lake:
         answer = _prove_from_lake(lake, event_id, group, policy, first=first, with_event=not no_event)
     elif policy is not None:
@@ -88,6 +100,7 @@ async def prove(
             group=await one_group(session, group),
             id=event_id,
             record="first" if first else "latest",
+            position=position,
             digest_only=no_event,
             **asked,
         )
@@ -100,6 +113,9 @@ async def prove(
         session.out.document(text)
     else:
         note(f"{out}: event {event_id} is leaf {answer['leaf']} of {answer['origin']}")
+    for other in answer.get("others", ()):
+        which = f"the record at position {answer['position']} was proven"
+        note(f"note: {which}; position {other} has another one with this id: --position {other}")
 
 
 def _prove_from_lake(

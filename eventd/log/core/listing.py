@@ -167,9 +167,14 @@ def _fitting(conn: Connection, ask: EventQuery) -> Iterator[tuple[list[Record], 
 def _blocks(conn: Connection, ask: EventQuery) -> Iterator[Block]:
     end = read_head(conn).next_position if ask.before is None else ask.before
     if ask.event_id:
-        sql = "SELECT position FROM event_ids WHERE topic_id = ? AND event_id = ? AND gone_at IS NULL"
-        places = [row[0] for row in fetch(conn, sql, (ask.topic_id, ask.event_id)) if ask.after < row[0] < end]
-        for place in places:
+        of = ask.topic_id, ask.event_id
+        # Also refuted ones, whose id leads to another record, or to none.
+        sql = (
+            "SELECT position FROM event_ids WHERE topic_id = ? AND event_id = ? AND gone_at IS NULL"
+            " UNION SELECT position FROM refuted_events WHERE topic_id = ? AND event_id = ?"
+        )
+        places = [row[0] for row in fetch(conn, sql, (*of, *of)) if ask.after < row[0] < end]
+        for place in sorted(places, reverse=ask.newest):
             yield from scan(conn, ask.topic_id, place - 1, place)
         return
     if ask.names_types or ask.source:
@@ -191,7 +196,10 @@ def _named(conn: Connection, ask: EventQuery, end: int) -> Iterator[Block]:
 
 
 def latest(conn: Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
-    """Return the given records, without those that a later record with the same event id has superseded."""
+    """Return the given records, without those that a later record with the same event id has superseded.
+
+    A refuted record stays: the later one is not a refresh of it.
+    """
     # No record after the last refresh has a later one: usually this covers all.
     [(end,)] = fetch(conn, f"SELECT max(position) {_REFRESHED}", (topic_id,))
     before = [record.event_id for record in records if end is not None and record.position < end]
@@ -199,7 +207,11 @@ def latest(conn: Connection, topic_id: int, records: Sequence[Record]) -> list[R
         return [*records]
     sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
     places = dict(fetch_in(conn, sql, (topic_id,), before))
-    return [record for record in records if places.get(record.event_id, record.position) == record.position]
+    older = [one.position for one in records if places.get(one.event_id, one.position) != one.position]
+    sql = "SELECT position FROM refuted_events WHERE topic_id = ? AND position {in}"
+    refuted = {position for (position,) in fetch_in(conn, sql, (topic_id,), older)} if older else set()
+    superseded = {*older} - refuted
+    return [record for record in records if record.position not in superseded]
 
 
 _REFRESHED = "FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"

@@ -36,8 +36,16 @@ def keep_hints(
     before = _find_row(conn, topic_id, stored[0] - 1)
     if before is not None and len(found) == 1 and before.hint == (found[0].tree, found[0].leaf - 1):
         # As with one event after another: the last row continues, and no other one is needed.
-        sql = "UPDATE leaf_hints SET upto = ?, due = coalesce(due, ?) WHERE topic_id = ? AND position = ?"
-        execute(conn, sql, (stored[-1], due, topic_id, before.position))
+        of = topic_id, before.position
+        if due is None:
+            execute(conn, "UPDATE leaf_hints SET upto = ? WHERE topic_id = ? AND position = ?", (stored[-1], *of))
+            return
+        # Where nothing of the row is to be checked, its events arrived before the mode was declared, or are checked.
+        sql = (
+            "UPDATE leaf_hints SET upto = ?, checked = CASE WHEN due IS NULL THEN ? ELSE checked END,"
+            " due = coalesce(due, ?) WHERE topic_id = ? AND position = ?"
+        )
+        execute(conn, sql, (stored[-1], stored[0] - 1, due, *of))
         return
     row = {"topic_id": topic_id, "position": stored[0], "upto": stored[-1], "places": write_places(found), "due": due}
     insert_row(conn, "leaf_hints", row)

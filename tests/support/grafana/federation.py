@@ -304,7 +304,7 @@ def _witnesses() -> Row:
                 "s",
                 [Query(f"max by ({_LINK}) ({series('routerd_eventd_history_witnessed_age_seconds')})", _NAME)],
                 limits=steps((3600, WARN)),
-                width=12,
+                width=8,
             ),
             time_series(
                 "Findings",
@@ -317,7 +317,14 @@ def _witnesses() -> Row:
                     )
                 ],
                 limits=steps((1, WARN)),
-                width=12,
+                width=8,
+            ),
+            time_series(
+                "Events that wait for their check",
+                "Events of other nodes that no checkpoint and no hashes cover yet.",
+                "short",
+                [Query(series("routerd_eventd_history_waiting_events"), "{{group}}")],
+                width=8,
             ),
         ],
     )

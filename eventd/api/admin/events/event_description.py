@@ -9,7 +9,12 @@ from pydantic import Field
 
 from eventd.api.admin.deliveries.dead_letters import show_refusal
 from eventd.api.admin.deliveries.peer_ledger import open_ledger
-from eventd.api.admin.events.refuted_marks import find_refuted_record, read_refuted_marks
+from eventd.api.admin.events.refuted_marks import (
+    find_at,
+    find_refuted_record,
+    find_refuted_records,
+    read_refuted_marks,
+)
 from eventd.api.admin.events.returned_marks import show_returned
 from eventd.api.admin.subscriptions.subscription_runs import show_run
 from eventd.api.framework.moments import show_time
@@ -31,11 +36,13 @@ from eventd.log.core.values import Record
 from eventd.log.delivery.event_ledger import BatchEvidence, EventDeadLetter, read_event_letters, read_evidence
 from eventd.log.delivery.evidence import Proof
 from eventd.log.delivery.states import Delivery, derive
+from eventd.log.witnesses.event_states import read_event_states
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.store.parts.part import StoredPart
 from eventd.store.rows.returned_events import read_returned_marks
 from eventd.store.rows.runs import search_runs
+from federation.digest import digest
 from federation.event import is_alive
 from federation.loops import decode_path
 
@@ -75,6 +82,9 @@ class OneEvent(Params):
 
     group: str
     id: str = Field(min_length=1, description="The id of the event.")
+    position: int | None = Field(
+        default=None, ge=1, description="Its record at this position (default: the latest that has the id)."
+    )
 
 
 class _StoredEvent(NamedTuple):
@@ -89,6 +99,8 @@ def _find_event(conn: Connection, params: OneEvent) -> _StoredEvent:
     """Return the event. Raises `EventGone` if it was removed, and `NotFound` if the group does not know it."""
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name)
+    if params.position is not None:
+        return _StoredEvent(group, topic, find_at(conn, topic.id, group.name, params.id, params.position))
     for place in read_id_places(conn, params.id, [topic.id]):
         if place.gone_at is not None:
             raise _gone(conn, params, topic, place, place.gone_at)
@@ -137,6 +149,7 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
     callbacks = read_callback_courses(conn, topic, record, now, letters)
     returned = read_returned_marks(conn, topic.id, [record.event_id]).get(record.event_id)
     deliveries, not_selected = _deliveries(conn, group, record, now)
+    states = read_event_states(conn, topic.id, group.name, [record]) if group.verifies_history else {}
     return {
         "event": {
             "id": envelope.id,
@@ -155,6 +168,7 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
             "path": list(decode_path(record.path)),
             "returned": None if returned is None else show_returned(returned),
             "refuted": read_refuted_marks(conn, topic.id, [record]).get(record.position),
+            "history": states.get(record.position),
         },
         "node": group.node_name,
         "payload": payload.decode() if len(payload) <= INLINE_BYTES else None,
@@ -166,7 +180,28 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
         "runsSearched": all_searched,
         "parts": [_show_part(part, now) for part in read_event_parts(conn, group.name, record)],
         "deadLetters": [_show_letter(letter) for letter in letters],
+        "others": _show_others(conn, topic.id, record),
     }
+
+
+def _show_others(conn: Connection, topic_id: int, record: Record) -> list[dict[str, Any]]:
+    """Return the other records with the id of an event, as JSON, the newest first."""
+    refuted = find_refuted_records(conn, topic_id, record.event_id)
+    places = {place.position for place in read_id_places(conn, record.event_id, [topic_id]) if place.gone_at is None}
+    holders = [one for one in read_at(conn, sorted(places)) if one.event_id == record.event_id]
+    others = [one for one in [*holders, *refuted] if one.position != record.position]
+    marks = read_refuted_marks(conn, topic_id, others)
+    return [
+        {
+            "position": one.position,
+            "sourceNode": one.node,
+            "digest": digest(one.body.encode()).hex(),
+            "recordedAt": show_time(one.recorded_at),
+            "path": list(decode_path(one.path)),
+            "refuted": marks.get(one.position),
+        }
+        for one in others
+    ]
 
 
 def _deliveries(

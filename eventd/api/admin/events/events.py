@@ -23,7 +23,7 @@ from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import PAGE_SIZE, After, Limit, PageStart, read_token, write_token
 from eventd.dynamic.guard import OBSERVED, refuse_captured
-from eventd.errors import Conflict, EventdError
+from eventd.errors import Conflict, EventdError, Invalid
 from eventd.groups.lookup import find_group, read_group_topic
 from eventd.groups.retention import apply_retention
 from eventd.log.core.head import read_head
@@ -33,6 +33,7 @@ from eventd.log.core.scan import blocks_at, pick
 from eventd.log.core.units import Check, Publish
 from eventd.log.core.values import AppendResult, Drafts, Head, IdOwner, Outcome, Record
 from eventd.log.history.trees import read_tree
+from eventd.log.witnesses.event_states import EventHistory, pick_in_state, read_event_states, span_of
 from eventd.resources.configuration import GroupConfig
 from eventd.store.engine.database import Connection
 from federation.event import DECODER, is_plain
@@ -239,6 +240,9 @@ class ListEvents(Params):
     since: str = Field(default="", description="Only events observed at this time or later.")
     until: str = Field(default="", description="Only events observed at this time or earlier.")
     include_expired: bool = Field(default=False, description="Show expired events, too.")
+    history: EventHistory | None = Field(
+        default=None, description="Only events of other nodes whose check has this result. Requires mode `verify`."
+    )
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
     after: After = ""
     limit: Limit = PAGE_SIZE
@@ -252,21 +256,28 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
     more = True
     while more and len(records) < params.limit and ask.max_bytes > 0:
         found = await services.database.read(list_latest, ask)
-        records += found.records
+        fitting = found.records
+        if params.history is not None:
+            fitting = await services.database.read(pick_in_state, ask.topic_id, params.group, fitting, params.history)
+        records += fitting
         more = found.more
         ask = replace(
             ask,
-            limit=ask.limit - len(found.records),
-            max_bytes=ask.max_bytes - sum(record.size for record in found.records),
+            limit=ask.limit - len(fitting),
+            max_bytes=ask.max_bytes - sum(record.size for record in fitting),
             after=ask.after if params.newest else found.seen,
             before=found.seen if params.newest else ask.before,
         )
+    states = {}
+    if start.is_checked:
+        states = await services.database.read(read_event_states, ask.topic_id, params.group, records)
     marks = await services.database.read(read_shown_marks, ask.topic_id, records)
     refuted = await services.database.read(read_refuted_marks, ask.topic_id, records)
     shown = [
         show_event(record)
         | ({"returned": marks[record.event_id]} if record.event_id in marks else {})
         | ({"refuted": refuted[record.position]} if record.position in refuted else {})
+        | ({"history": states[record.position]} if record.position in states else {})
         for record in records
     ]
     return {
@@ -278,16 +289,17 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
 
 
 class _ListingStart(NamedTuple):
-    """The end of the log, and where the page of a listing starts."""
+    """The end of the log, and where the page of a listing starts. `is_checked`: the group checks events of others."""
 
     head: Head
     place: PageStart
+    is_checked: bool
 
 
 def _open_listing(
     conn: Connection, params: ListEvents, now: int, since: int | None, until: int | None
 ) -> tuple[EventQuery, _ListingStart]:
-    find_group(conn, params.group)
+    group = find_group(conn, params.group)
     head, topic = read_head(conn), read_group_topic(conn, params.group)
     place = read_token(params.after, head, topic)
     ask = EventQuery(
@@ -304,7 +316,24 @@ def _open_listing(
         newest=params.newest,
         limit=params.limit,
     )
-    return ask, _ListingStart(head, place)
+    if params.history is not None:
+        ask = _narrow(conn, group, ask, params.history)
+    return ask, _ListingStart(head, place, group.verifies_history)
+
+
+def _narrow(conn: Connection, group: GroupConfig, ask: EventQuery, state: EventHistory) -> EventQuery:
+    """Return the query without what no event in this state can precede or follow. Raises Invalid without checks."""
+    if not group.verifies_history:
+        raise Invalid(
+            f"group {group.name} does not check events of other nodes: its history.mode is {group.history_mode}",
+            hint="set history.mode: verify in the EventGroup",
+        )
+    span = span_of(conn, ask.topic_id, state)
+    if span is None:
+        return ask
+    first, last = span
+    before = last + 1 if ask.before is None else min(ask.before, last + 1)
+    return replace(ask, after=max(ask.after, first - 1), before=before)
 
 
 class Prune(Params):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from eventd.api.admin.events.refuted_marks import find_at, find_refuted_records, list_positions
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import NotFound
@@ -29,6 +30,9 @@ class OneLeaf(Params):
     id: str = Field(min_length=1, description="The id of the event.")
     record: Literal["latest", "first"] = Field(
         default="latest", description="Which record of an event that was refreshed: each has a leaf of its own."
+    )
+    position: int | None = Field(
+        default=None, ge=1, description="The record at this position instead, as one whose id was released."
     )
 
 
@@ -77,8 +81,14 @@ async def prove(services: Services, params: ProveEvent) -> dict[str, Any]:
 
 
 def _prove(conn: Connection, params: ProveEvent) -> dict[str, Any]:
-    leaf = _find(conn, params)
-    return show_proof(params, prove_event(conn, leaf, size=params.size, with_event=not params.digest_only))
+    topic_id, position = find_record(conn, params)
+    file = prove_event(conn, find_leaf(conn, topic_id, position), size=params.size, with_event=not params.digest_only)
+    return show_proof(params, file) | {"position": position, "others": find_others(conn, topic_id, params.id, position)}
+
+
+def find_others(conn: Connection, topic_id: int, event_id: str, position: int) -> list[int]:
+    """Return the positions of refuted records with the id of an event but the one at `position`."""
+    return sorted({one.position for one in find_refuted_records(conn, topic_id, event_id)} - {position})
 
 
 def show_proof(params: OneLeaf, file: ProofFile) -> dict[str, Any]:
@@ -101,16 +111,23 @@ def find_record(conn: Connection, params: OneLeaf) -> tuple[int, int]:
     """Return the topic and the position of a record. Raises NotFound for an unknown event, and NotProven."""
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name)
+    if params.position is not None:
+        return topic.id, find_at(conn, topic.id, group.name, params.id, params.position).position
+    others = [one.position for one in find_refuted_records(conn, topic.id, params.id)]
+    named = f"; other records with this id, which were refuted or released: {list_positions(others)}" if others else ""
+    which = "prove one of these with --position" if others else ""
     for place in read_id_places(conn, params.id, [topic.id]):
         first = read_first_position(conn, topic.id, params.id) if params.record == "first" else None
         if first is None and place.gone_at is not None:
             raise NotProven(
-                f"retention evicted event {params.id[:200]} of group {group.name} at {show_time(place.gone_at)}",
+                f"retention evicted event {params.id[:200]} of group {group.name} at {show_time(place.gone_at)}{named}",
                 "evicted",
-                hint="prove it at a peer that relays it, or from the lake",
+                hint=which or "prove it at a peer that relays it, or from the lake",
             )
         return topic.id, place.position if first is None else first
     raise NotFound(
-        f"group {group.name} has no event {params.id[:200]}",
-        hint="routerctl federation event find ID looks for it in all groups",
+        f"no event has the id {params.id[:200]} in group {group.name}{named}"
+        if others
+        else f"group {group.name} has no event {params.id[:200]}",
+        hint=which or "routerctl federation event find ID looks for it in all groups",
     )

@@ -24,6 +24,7 @@ from eventd.log.history.trees import (
     tile_bytes,
 )
 from eventd.log.witnesses.keys import read_witness_keys
+from eventd.log.witnesses.waiting import count_waiting
 from eventd.resources.configuration import GroupConfig
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection
@@ -66,6 +67,7 @@ def _show_group(conn: Connection, group: GroupConfig) -> dict[str, Any]:
         "mode": group.history_mode,
         "trees": [_show_tree(conn, tree, present) for tree in trees],
         "relayed": [_show_tree(conn, tree, present) for tree in read_relayed_trees(conn, topic.id)],
+        "waiting": count_waiting(conn, topic.id) if group.verifies_history else None,
     }
 
 

@@ -11,7 +11,7 @@ from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict
 from eventd.groups.lookup import find_group, read_group_topic
-from eventd.log.core.freed_ids import free_id
+from eventd.log.history.refuted import RefutedRecord, keep_released
 from eventd.log.witnesses.id_release import IdRelease, check_release, holder_digest
 from eventd.store.engine.database import Connection
 
@@ -25,10 +25,15 @@ class ReleaseId(Params):
 
 
 async def release(services: Services, params: ReleaseId) -> dict[str, Any]:
-    """Free an id for the proven event; the record that had it stays."""
+    """Free an id for the proven event; the record that had it stays, and is marked."""
     topic_id, found = await services.database.read(_check, params)
     # Checked in a read: a writer must not wait for signatures. By its position, the id is still that record's.
-    if not await services.database.write(free_id, topic_id, params.id, found.holder.position):
+    proven = found.proven
+    mark = RefutedRecord(
+        found.holder.position, params.id, str(proven.checkpoint.origin), proven.index, services.clock.now()
+    )
+    is_stored = found.holder.record is not None
+    if not await services.database.write(keep_released, topic_id, mark, is_stored=is_stored):
         raise Conflict(
             f"the id {params.id} of group {params.group} was freed or given to another record meanwhile: nothing was"
             " released",

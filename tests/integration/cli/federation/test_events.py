@@ -219,7 +219,17 @@ def test_all_groups_are_listed_where_none_is_named(edge: Control) -> None:
 def test_wide_rows_show_the_payload_and_nothing_that_steers_the_terminal(edge: Control) -> None:
     edge("fed", "event", "emit", "--type", "t", "--subject", "a\x1b[2J\nb", "--payload", "k=v\u202e")
     told = edge("fed", "event", "list", "-o", "wide")
-    assert told.lines[0].split() == [*HEADER, "RECORDED", "SEQ", "VIA", "RETURNED", "REFUTED", "DEDUPE_KEY", "PAYLOAD"]
+    assert told.lines[0].split() == [
+        *HEADER,
+        "RECORDED",
+        "SEQ",
+        "VIA",
+        "RETURNED",
+        "HISTORY",
+        "REFUTED",
+        "DEDUPE_KEY",
+        "PAYLOAD",
+    ]
     assert "a\\x1b[2J\\nb" in told.lines[1]
     assert told.lines[1].endswith("k=v\\u202e")
     assert "\x1b" not in told.out

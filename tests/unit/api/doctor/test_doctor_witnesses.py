@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eventd.api.doctor.witnesses import CHECKED_WITHIN, NOT_COSIGNED, WitnessState, check_witnesses
+from eventd.api.doctor.witnesses import CHECKED_WITHIN, COVERED_WITHIN, NOT_COSIGNED, WitnessState, check_witnesses
 from eventd.log.witnesses.cosignatures import Witness
 from eventd.log.witnesses.findings import HistoryFinding
 from eventd.log.witnesses.keys import StoredKey
+from eventd.log.witnesses.waiting import WaitingTree
 
 FINE = WitnessState(
     "edge",
@@ -101,3 +102,26 @@ def test_weak_keys_and_a_lack_of_third_nodes_are_no_faults() -> None:
 
 def replace_source(key: StoredKey) -> StoredKey:
     return key._replace(source="shared")
+
+
+WAITING = WaitingTree("c", "eventd/edge/c/t", "e1", "hub", 7, COVERED_WITHIN + 1, 0, 0, "6a86e1ec", "pinned", "")
+
+
+def reason(waiting: WaitingTree) -> str:
+    [check] = check_witnesses(replace(FINE, overdue=0, waiting=[waiting]))
+    assert (check.code, check.name, check.peer) == ("history-check-behind", "edge/c history", "c")
+    assert check.detail.startswith("the event e1 of c, which hub brought, has waited for 2m0s for its check")
+    assert "--history waiting" in check.remedy
+    return check.detail.partition("behind it: ")[2]
+
+
+def test_an_event_that_waits_says_which_key_or_which_checkpoint_is_missing() -> None:
+    assert said(replace(FINE, overdue=0, waiting=[WAITING._replace(age=COVERED_WITHIN)])) == []
+    assert list(check_witnesses(replace(FINE, overdue=0, waiting=[WAITING]), running=False)) == []
+    assert "that the pinned key of c, 6a86e1ec, signed" in reason(WAITING)
+    refused = reason(WAITING._replace(refused="0c2f9e41"))
+    assert refused == "c shows the key 0c2f9e41, which is refused: the known one is 6a86e1ec (pinned)"
+    assert reason(WAITING._replace(key="", source="")).endswith("no key of c is pinned")
+    assert "the last checkpoint that was shown has size 7" in reason(WAITING._replace(held=7))
+    assert "hashes are here up to size 3" in reason(WAITING._replace(held=8, tiles=3))
+    assert "a later tree of c" in reason(WAITING._replace(held=8, tiles=8))

@@ -39,8 +39,8 @@ async def emit(books: GroupLedger, **event: Any) -> None:
     await books.call("events.emit", group="g", events=[{"type": "t", "id": "e1", **event}], brief=True)
 
 
-async def describe(books: GroupLedger, event_id: str = "e1") -> dict[str, Any]:
-    found: dict[str, Any] = await books.call("events.describe", group="g", id=event_id)
+async def describe(books: GroupLedger, event_id: str = "e1", **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = await books.call("events.describe", group="g", id=event_id, **more)
     return found
 
 
@@ -200,7 +200,7 @@ async def test_a_refuted_event_is_shown_as_such_until_the_true_one_has_its_id(bo
     topic = await books.log.topic("group:g")
     [position] = await books.publish(forged)
     await books.log.database.write(keep_refuted, topic, RefutedRecord(position, "e1", "eventd/g/b/tree", 7, NOW))
-    mark = {"tree": "eventd/g/b/tree", "leaf": 7, "refutedAt": "2026-11-20T12:00:00Z"}
+    mark = {"tree": "eventd/g/b/tree", "leaf": 7, "refutedAt": "2026-11-20T12:00:00Z", "released": False}
     shown = (await describe(books))["event"]
     assert (shown["subject"], shown["refuted"]) == ("forged", mark)
     for operation in ("events.list", "events.search"):
@@ -211,6 +211,14 @@ async def test_a_refuted_event_is_shown_as_such_until_the_true_one_has_its_id(bo
     await books.publish(draft("e1", path="b,hub", subject="true"))
     shown = (await describe(books))["event"]
     assert (shown["subject"], shown["refuted"]) == ("true", None)
+    listed = (await books.call("events.list", group="g", id="e1"))["events"]
+    assert [one.get("refuted") for one in listed] == [mark, None], "the id leads to both"
+    [other] = (await describe(books))["others"]
+    assert (other["position"], other["refuted"]) == (position, mark)
+    assert (await describe(books, position=position))["event"]["subject"] == "forged"
+    with pytest.raises(NotFound, match="no record of event e1 at position 99") as wrong:
+        await describe(books, position=99)
+    assert wrong.value.hint == f"its records are at positions {position}, {position + 1}"
     [found] = (await books.call("events.find", id="e1"))["groups"]
     assert found["event"]["subject"] == "true"
 

@@ -121,7 +121,7 @@ async def test_what_cannot_be_proven_says_why(books: GroupLedger) -> None:
 
 async def test_the_status_shows_all_trees_and_what_is_not_sealed(books: GroupLedger) -> None:
     assert (await books.call("history.status"))["groups"] == [
-        {"group": "g", "node": "a", "mode": "record", "trees": [], "relayed": []}
+        {"group": "g", "node": "a", "mode": "record", "trees": [], "relayed": [], "waiting": None}
     ]
     topic = await sealed(books, 300)
     await emit(books.log, topic, "new")

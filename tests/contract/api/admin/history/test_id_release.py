@@ -69,6 +69,29 @@ async def test_the_true_event_gets_in_and_the_record_of_the_other_stays(books: G
         await release(books, proof_of(TRUE))
 
 
+async def test_the_released_record_is_marked_and_proven_by_its_position(log: EventLog, clock: ManualClock) -> None:
+    books = GroupLedger(log, clock)
+    await books.declare(spec=PINNED)
+    topic, _ = await start(log)
+    await outcome(books, SQUATTER)
+    await release(books, proof_of(TRUE))
+    mark = {"tree": str(GrowingTree().origin), "leaf": 2, "refutedAt": "2026-11-20T12:00:00Z", "released": True}
+    assert (await books.call("events.describe", group="g", id="e1"))["event"]["refuted"] == mark
+    with pytest.raises(NotFound, match=r"no event has the id e1 in group g; other records .*: position 1") as unknown:
+        await books.call("history.prove", group="g", id="e1")
+    assert "--position" in unknown.value.hint
+    assert await outcome(books, TRUE) == [Outcome.NEW]
+    await signed(log, topic)
+    latest = await books.call("history.prove", group="g", id="e1")
+    assert (latest["position"], latest["leaf"], latest["others"]) == (2, 2, [1])
+    squatted = await books.call("history.prove", group="g", id="e1", position=1)
+    assert (squatted["leaf"], squatted["digest"]) == (1, digest(SQUATTER.body.encode()).hex())
+    listed = (await books.call("events.list", group="g", id="e1", include_expired=True))["events"]
+    assert [(one["sourceNode"], one.get("refuted")) for one in listed] == [("evil", mark), ("a", None)]
+    with pytest.raises(NotFound, match="no record of event e1 at position 3"):
+        await books.call("history.prove", group="g", id="e1", position=3)
+
+
 async def test_an_id_of_the_same_source_stays(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
     await books.declare(spec=PINNED)
@@ -95,7 +118,7 @@ async def test_a_file_of_another_event_or_of_a_digest_alone_names_no_id(books: G
 @pytest.mark.parametrize(
     ("proof", "reason"),
     [
-        ({}, "this is not a proof file"),
+        ({}, "it does not name its format"),
         (proof_of(TRUE) | {"event": SQUATTER.body}, "leads to root"),
         (proof_of(TRUE, tree=GrowingTree(key=SECOND)), "is not signed|without|signature|signed"),
         (proof_of(TRUE) | {"proof": "c2sp.org/tlog-proof@v1\nindex 2\n\n"}, "note"),

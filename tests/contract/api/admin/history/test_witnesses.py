@@ -49,8 +49,8 @@ async def test_held_trees_keys_and_findings_are_shown(books: GroupLedger) -> Non
     one = await books.call("history.finding", group="g", id=finding["id"])
     proven = check_fork(json.dumps(one["file"]).encode(), [honest.signer.key])
     assert proven.first.root != proven.second.root
-    with pytest.raises(NotFound, match="no finding 99"):
-        await books.call("history.finding", group="g", id=99)
+    with pytest.raises(NotFound, match="no finding 99999999"):
+        await books.call("history.finding", group="g", id=99_999_999)
 
 
 async def test_a_fork_that_two_checkpoints_do_not_show_has_no_file(books: GroupLedger) -> None:

@@ -1,0 +1,141 @@
+"""What the tree of its node says of a stored event of another node, as far as this database shows it now.
+
+The check of events stores where it stands and what is refuted, not each result: the tiles show the rest again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from eventd.log.core.values import Record
+from eventd.log.history.refuted import read_refuted_at
+from eventd.log.history.trees import Tree, find_tree_of, read_tiles
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
+from federation.digest import digest
+from federation.errors import Malformed
+from federation.history.checkpoints import LogOrigin
+from federation.history.entries import event_entry
+from federation.history.leaf_hints import LeafPlace, find_place, read_places
+from federation.history.merkle import HASH_SIZE, hash_leaf
+from federation.history.tiles import TILE_WIDTH
+from federation.loops import decode_path
+
+
+class EventHistory(StrEnum):
+    """What is known of an event of another node. Each has exactly one of these."""
+
+    WAITING = "waiting"
+    """It is to be compared, or to be compared again."""
+    VERIFIED = "verified"
+    """The tree of its node has it."""
+    UNPROVEN = "unproven"
+    """Nothing that is stored here proves it."""
+    REFUTED = "refuted"
+    """The tree of its node does not have it."""
+
+
+def span_of(conn: Connection, topic_id: int, state: EventHistory) -> tuple[int, int] | None:
+    """Return the first and the last position at which events in this state can be; (0, 0): nowhere, None: anywhere."""
+    if state is EventHistory.WAITING:
+        sql = "SELECT min(position), max(upto) FROM leaf_hints WHERE topic_id = ? AND due IS NOT NULL"
+    elif state is EventHistory.REFUTED:
+        sql = "SELECT min(position), max(position) FROM refuted_events WHERE topic_id = ?"
+    else:
+        return None
+    ((first, last),) = fetch(conn, sql, (topic_id,))
+    return (0, 0) if first is None else (int(first), int(last))
+
+
+def read_event_states(
+    conn: Connection, topic_id: int, group: str, records: Iterable[Record]
+) -> dict[int, EventHistory]:
+    """Return by position what is known of each record that came from another node."""
+    foreign = {record.position: (record, node) for record in records if (node := _node_of(record))}
+    marks = read_refuted_at(conn, topic_id, [*foreign])
+    refuted = {mark.position for mark in marks if mark.node == foreign[mark.position][1]}  # else its id was released
+    reader = _StateReader(conn, topic_id, group)
+    return {
+        position: EventHistory.REFUTED if position in refuted else reader.read(record, node)
+        for position, (record, node) in foreign.items()
+    }
+
+
+def pick_in_state(
+    conn: Connection, topic_id: int, group: str, records: Iterable[Record], state: EventHistory
+) -> list[Record]:
+    """Return those of the records that came from another node and are in this state."""
+    given = list(records)
+    states = read_event_states(conn, topic_id, group, given)
+    return [record for record in given if states.get(record.position) is state]
+
+
+def _node_of(record: Record) -> str:
+    """Return the node that admitted an event; empty for this one."""
+    try:
+        path = decode_path(record.path)
+    except Malformed:
+        return ""
+    return path[0] if path else ""
+
+
+class _HintRow(NamedTuple):
+    position: int
+    upto: int
+    places: Sequence[LeafPlace]
+    checked: int
+    is_due: bool
+
+
+class _StateReader:
+    """Reads rows and tiles of one transaction, each once."""
+
+    def __init__(self, conn: Connection, topic_id: int, group: str) -> None:
+        self._conn = conn
+        self._topic_id = topic_id
+        self._group = group
+        self._row: _HintRow | None = None
+        self._trees: dict[str, Tree | None] = {}
+        self._tiles: dict[tuple[int, int], bytes] = {}
+
+    def read(self, record: Record, node: str) -> EventHistory:
+        """Return what is known of an event that `node` admitted, and that is not refuted."""
+        row = self._row_at(record.position)
+        if row is None:
+            return EventHistory.UNPROVEN
+        if row.is_due and record.position > row.checked:
+            return EventHistory.WAITING
+        name, leaf = find_place(row.places, record.position)
+        if leaf and self._leaf_at(str(LogOrigin(self._group, node, name)), leaf) == _leaf_of(record):
+            return EventHistory.VERIFIED
+        return EventHistory.UNPROVEN
+
+    def _row_at(self, position: int) -> _HintRow | None:
+        if self._row is None or not self._row.position <= position <= self._row.upto:
+            sql = (
+                "SELECT position, upto, places, checked, due FROM leaf_hints WHERE topic_id = ? AND position <= ?"
+                " ORDER BY position DESC LIMIT 1"
+            )
+            rows = fetch(self._conn, sql, (self._topic_id, position))
+            self._row = None
+            for first, upto, places, checked, due in rows:
+                self._row = _HintRow(first, upto, read_places(places), checked, due is not None)
+        return self._row if self._row is not None and position <= self._row.upto else None
+
+    def _leaf_at(self, origin: str, index: int) -> bytes:
+        if origin not in self._trees:
+            self._trees[origin] = find_tree_of(self._conn, self._topic_id, origin)
+        tree = self._trees[origin]
+        if tree is None or tree.size <= index:
+            return b""
+        number, at = divmod(index, TILE_WIDTH)
+        if (tree.id, number) not in self._tiles:
+            stored = dict(read_tiles(self._conn, tree.id, 0, number, 1))
+            self._tiles = {(tree.id, number): stored.get(number, b"")}
+        return self._tiles[tree.id, number][at * HASH_SIZE : (at + 1) * HASH_SIZE]
+
+
+def _leaf_of(record: Record) -> bytes:
+    return hash_leaf(event_entry(digest(record.body.encode())))

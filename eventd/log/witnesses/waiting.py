@@ -1,0 +1,109 @@
+"""Events of other nodes that wait for their check: how many there are, and what the oldest of them wait for."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from eventd.log.core.scan import scan
+from eventd.log.history.trees import find_tree_of
+from eventd.log.witnesses.keys import LOG, Pins, known_key, read_known_keys
+from eventd.log.witnesses.witnessed import find_witnessed
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import fetch
+from federation.errors import Malformed, MalformedHistory
+from federation.event import read_outlines
+from federation.history.checkpoints import LogOrigin
+from federation.history.leaf_hints import find_place, read_places
+from federation.history.notes import LOG_KEY, NoteKey
+from federation.loops import decode_path
+
+MOST_ROWS: Final = 128
+"""How many rows of hints are looked at for the nodes whose events wait: the oldest."""
+
+
+class WaitingTree(NamedTuple):
+    """A tree for which events wait, and the oldest of these events.
+
+    `age` is for how long it has waited. `sender` brought it, as leaf `leaf`. `held` is the size of the last checkpoint
+    that was witnessed, `tiles` the size up to which hashes are stored; 0: none. `key` is the id of the known key, empty
+    if none is known; `source` is how it is known, `refused` the id of the last other one that the node has shown.
+    """
+
+    node: str
+    origin: str
+    event_id: str
+    sender: str
+    leaf: int
+    age: int
+    held: int
+    tiles: int
+    key: str
+    source: str
+    refused: str
+
+
+def count_waiting(conn: Connection, topic_id: int) -> int:
+    """Return how many events of other nodes wait for their check."""
+    # Positions of a row follow each other.
+    begun = "CASE WHEN checked < position THEN position - 1 ELSE checked END"
+    sql = f"SELECT coalesce(sum(upto - {begun}), 0) FROM leaf_hints WHERE topic_id = ? AND due IS NOT NULL"
+    ((count,),) = fetch(conn, sql, (topic_id,))
+    return int(count)
+
+
+def read_waiting(conn: Connection, topic_id: int, group: str, pins: Pins, now: int) -> list[WaitingTree]:
+    """Return the trees for which the oldest waiting events wait, one entry for each, the oldest event first."""
+    sql = (
+        "SELECT position, upto, places, checked FROM leaf_hints WHERE topic_id = ? AND due IS NOT NULL"
+        f" ORDER BY position LIMIT {MOST_ROWS}"
+    )
+    found: dict[str, WaitingTree] = {}
+    for position, upto, places, checked in fetch(conn, sql, (topic_id,)):
+        waiting = _next_event(conn, topic_id, max(checked, position - 1), upto)
+        if waiting is None:
+            continue
+        at, path, body, recorded_at = waiting
+        name, leaf = find_place(read_places(places), at)
+        origin = str(LogOrigin(group, path[0], name))
+        if leaf and origin not in found:
+            event_id = read_outlines([body])[0].id
+            held, kept = find_witnessed(conn, topic_id, origin), find_tree_of(conn, topic_id, origin)
+            sizes = held.size if held else 0, kept.size if kept else 0
+            keys = _keys_of(conn, topic_id, origin, path[0], pins)
+            found[origin] = WaitingTree(
+                path[0], origin, event_id, path[-1], leaf, max(0, now - recorded_at), *sizes, *keys
+            )
+    return list(found.values())
+
+
+def _next_event(conn: Connection, topic_id: int, after: int, upto: int) -> tuple[int, tuple[str, ...], str, int] | None:
+    """Return position, path, text and time of storage of the next event of another node; None if there is none."""
+    for block in scan(conn, topic_id, after, upto):
+        for at, (path, body) in enumerate(block.entries(), block.position):
+            try:
+                nodes = tuple(decode_path(path))
+            except Malformed:
+                continue
+            if body and nodes:
+                return at, nodes, body, block.recorded_at
+    return None
+
+
+def _keys_of(conn: Connection, topic_id: int, origin: str, node: str, pins: Pins) -> tuple[str, str, str]:
+    """Return the id of the known key of a tree, how it is known, and the id of the one that was refused."""
+    known = known_key(conn, topic_id, node, LOG, pins)
+    refused = [one.refused for one in read_known_keys(conn, topic_id, pins) if (one.node, one.kind) == (node, LOG)]
+    shown = refused[0] if refused else None
+    return (
+        "" if known is None else key_id(origin, known.public),
+        "" if known is None else known.source.value,
+        "" if shown is None else key_id(origin, shown),
+    )
+
+
+def key_id(origin: str, public: bytes) -> str:
+    """Return the short id under which `routerctl log keys` shows a key of a tree."""
+    try:
+        return NoteKey(origin, LOG_KEY, public).id.hex()
+    except MalformedHistory:
+        return public.hex()
