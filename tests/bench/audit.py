@@ -163,11 +163,11 @@ class FinishedProcess:
 
     def _watch(self, process: subprocess.Popen[str]) -> None:
         while process.poll() is None:
-            self.peak = max(self.peak, sum(map(_memory, _family(process.pid))))
+            self.peak = max(self.peak, sum(map(_memory, process_family(process.pid))))
             time.sleep(0.3)
 
 
-def _family(pid: int) -> Iterator[int]:
+def process_family(pid: int) -> Iterator[int]:
     """Yield a process and all its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -176,7 +176,7 @@ def _family(pid: int) -> Iterator[int]:
         except OSError:
             continue
         for child in children:
-            yield from _family(int(child))
+            yield from process_family(int(child))
 
 
 def _memory(pid: int) -> int:
