@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from eventd.egress.cursors import link_name
+from eventd.log.cursors.cursors import read_cursors
 from eventd.log.witnesses.cosignatures import (
     REFUSED,
     STALE,
@@ -63,7 +65,10 @@ OFFER_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 60.0
 """The longest pause after questions that were not answered: it doubles up to this."""
 OLDER_SECONDS: Final = 300.0
-"""The pause after a peer that knows no histories: it may have been upgraded in the meantime."""
+"""The pause after a peer that knows no histories: it may have been upgraded in the meantime.
+
+One that speaks v1 alone, as its link has found, is asked again when the link has found another protocol.
+"""
 PENDING_SECONDS: Final = 10.0
 """The shortest time between two questions to a peer for proofs of its own tree."""
 BUSY_SECONDS: Final = 10.0
@@ -81,6 +86,7 @@ class Offering:
         self._asker = asker
         self._key: NoteKey | None = None  # of the peer as a witness, once both have told what they hold
         self._failures = 0
+        self._is_older = False  # it knew no histories when it was asked last
         self._told_upto = 0  # the time of the newest note of another tree that the peer has
         self._proofs_at = 0.0
         self._files_at = 0.0  # when files may be offered again
@@ -110,6 +116,9 @@ class Offering:
 
     async def _step(self) -> float | None:
         """Ask the peer what is due; return the seconds until the next question, None: when the tree has grown."""
+        if self._is_older and await self._speaks_v1():
+            return OLDER_SECONDS
+        self._is_older = False
         try:
             if self._key is None:
                 self._key = await self._introduce()
@@ -136,13 +145,21 @@ class Offering:
         result = code if code in STATUS else untold.reason  # a peer could invent codes, and each is a series
         self._witness.metrics.history_cosigned(config.name, peer, result)
         if untold.reason == OLDER:
-            self._key = None
+            self._key, self._is_older = None, True
             self._witness.gate.heard(peer, 0)
             return OLDER_SECONDS
         if untold.reason == UNREACHABLE:
             self._key = None  # it may come back with another database
         self._failures += 1
         return min(LONGEST_SECONDS, float(2 ** min(self._failures, 6)))
+
+    async def _speaks_v1(self) -> bool:
+        """Return whether the link has found that the peer speaks v1 alone: then it knows no histories either."""
+        if self._peer.protocol != "auto":
+            return False
+        name = link_name(self._witness.config().name, self._peer.node_name)
+        found = await self._witness.log.database.read(read_cursors, name=name)
+        return any(cursor.protocol == PROTOCOL_V1 for cursor in found)
 
     # --- what both hold ---------------------------------------------------------------------------------------
 

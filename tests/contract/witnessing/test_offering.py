@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from eventd.egress.cursors import link_name
 from eventd.log.core.eventlog import EventLog
+from eventd.log.cursors.cursors import create_cursor
 from eventd.log.history.trees import read_checkpoint_of, read_tree
 from eventd.log.witnesses.cosignatures import Witness, find_witness, read_held_sizes
 from eventd.log.witnesses.findings import read_findings, read_pending
@@ -20,7 +22,8 @@ from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import DecideOffer, decide
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
-from eventd.testing import ManualClock
+from eventd.store.engine.statements import execute
+from eventd.testing import NOW, ManualClock
 from eventd.witnessing.answering import HistoryAnswers
 from eventd.witnessing.asking import BUSY, OLDER, REFUSED, UNREACHABLE, HistoryUntold
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness
@@ -305,6 +308,19 @@ async def test_a_peer_whose_program_is_older_is_left_alone_and_holds_nothing_up(
     assert await offered.step() == OLDER_SECONDS
     assert offered.gate.is_open
     assert offered.metrics.results == {"older": 1}
+
+
+async def test_a_peer_whose_link_speaks_v1_is_asked_again_when_it_speaks_another_protocol(
+    offered: Offered, peer: ScriptedPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Peer, "protocol", "auto")
+    name, write = link_name("g", "b"), offered.log.database.write
+    await write(create_cursor, name, kind="peer", topic_id=offered.topic, position=0, now=NOW)
+    peer.keys = HistoryUntold(OLDER)
+    for protocol, asked in (("v1", 1), ("v1", 1), ("v2", 2), ("v2", 3)):
+        await write(execute, "UPDATE cursors SET protocol = ?", (protocol,))
+        assert await offered.step() == OLDER_SECONDS
+        assert len(peer.asked) == asked
 
 
 async def test_a_peer_that_is_down_holds_up_signing_until_it_answers(offered: Offered, peer: ScriptedPeer) -> None:
