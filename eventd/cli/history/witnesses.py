@@ -23,6 +23,7 @@ WITNESSES = (
     Column("BEHIND", span("ageSeconds")),
     Column("HELD", text("held")),
     Column("WITNESSED", moment("witnessedAt")),
+    Column("FILES", text("files")),
     Column("KEY", text("source")),
     Column("DETAIL", text("detail")),
 )
@@ -67,11 +68,13 @@ def _count_open(answer: dict[str, Any]) -> int:
 def _rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
     """Return one row for each node that is a witness here, whose tree is held, or of which a key is refused."""
     nothing: dict[str, Any] = {"state": "", "size": "", "cosignedAt": None, "ageSeconds": 0, "detail": ""}
-    nothing |= {"held": "", "witnessedAt": None, "source": ""}
+    nothing |= {"held": "", "witnessedAt": None, "files": "", "source": ""}
     rows = {one["peer"]: {**nothing, **one} for one in answer["witnesses"]}
     for held in sorted(answer["held"], key=lambda one: str(one["openedAt"])):  # the tree opened last counts
         row = rows.setdefault(held["node"], {**nothing, "peer": held["node"]})
         row |= {"held": held["size"], "witnessedAt": held["witnessedAt"]}
+    for files in sorted(answer.get("files", ()), key=lambda one: str(one["witnessedAt"])):  # an older node shows none
+        rows.setdefault(files["node"], {**nothing, "peer": files["node"]})["files"] = files["size"]
     for key in answer["keys"]:
         if key["refused"] is not None:
             row = rows.setdefault(key["node"], {**nothing, "peer": key["node"]})

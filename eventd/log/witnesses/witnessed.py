@@ -280,6 +280,12 @@ def read_witnessed(conn: Connection, topic_id: int) -> list[WitnessedTree]:
     return [_tree(row) for row in fetch(conn, sql, (topic_id,))]
 
 
+def read_witnessed_files(conn: Connection, topic_id: int) -> list[WitnessedTree]:
+    """Return what is held of the trees of files that other nodes have written to lakes, by node and origin."""
+    sql = f"SELECT {_COLUMNS} FROM witnessed WHERE topic_id = ? AND {OF_FILES} ORDER BY node, origin"
+    return [_tree(row) for row in fetch(conn, sql, (topic_id,))]
+
+
 def read_nodes(conn: Connection, topic_id: int) -> set[str]:
     """Return the nodes of whose histories anything is known here: trees, keys, findings, or what they hold."""
     tables = "witnessed", "closed_trees", "history_keys", "history_findings"

@@ -25,7 +25,7 @@ from eventd.log.witnesses.findings import (
 )
 from eventd.log.witnesses.keys import StoredKey, forget_keys, read_known_keys
 from eventd.log.witnesses.offers import WitnessedTree
-from eventd.log.witnesses.witnessed import forget_trees, read_nodes, read_witnessed
+from eventd.log.witnesses.witnessed import forget_trees, read_nodes, read_witnessed, read_witnessed_files
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.text.quoting import shortened
@@ -67,6 +67,7 @@ def _read_all(conn: Connection, name: str, now: int) -> dict[str, Any]:
         "size": 0 if last is None else last.size,
         "witnesses": [_show_witness(one, ages.get(one.peer, 0)) for one in witnesses],
         "held": [_show_held(one) for one in read_witnessed(conn, topic.id)],
+        "files": [_show_held(one) for one in read_witnessed_files(conn, topic.id)],
         "keys": [_show_key(one) for one in read_known_keys(conn, topic.id, group.history_pins)],
         "findings": [_show_finding(one) for one in read_findings(conn, topic.id, limit=MOST_FINDINGS)],
         "open": count_open(conn, topic.id),

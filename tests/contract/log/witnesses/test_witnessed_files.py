@@ -15,7 +15,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.witnesses.findings import read_findings
 from eventd.log.witnesses.keys import LOG, Pins
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import forget_trees, read_news, read_of, read_witnessed
+from eventd.log.witnesses.witnessed import forget_trees, read_news, read_of, read_witnessed, read_witnessed_files
 from eventd.log.witnesses.witnessed_files import MOST_FILES, decide_files, find_files
 from eventd.testing import NOW
 from federation.history.lake_checkpoints import LakeOrigin, read_lake_checkpoint
@@ -90,6 +90,7 @@ async def test_files_are_no_tree_of_the_group(witness: FilesWitnessLog, tmp_path
     read, topic = witness.log.database.read, witness.topic
     assert (await read(read_of, topic, "a"), await read(read_witnessed, topic)) == ([], [])
     assert await read(read_news, topic, 0, "", 9) == []
+    assert [(one.node, one.size) for one in await read(read_witnessed_files, topic)] == [("a", BEGINS)]
     assert await witness.log.database.write(forget_trees, topic, "a", NOW) == 1
     assert await witness.held(Files(tmp_path)) == 0
     assert await witness.found() == [("reset", str(Files(tmp_path).origin), BEGINS, 0)]

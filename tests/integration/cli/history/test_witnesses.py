@@ -19,6 +19,7 @@ from eventd.log.witnesses.witnessed import decide
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
+from eventd.store.engine.statements import insert_row
 from eventd.witnessing.node_keys import KEY_FILE, load_history_keys
 from federation.history.witnessing import KeySource, Offer
 from tests.integration.cli.conftest import Control
@@ -47,6 +48,25 @@ async def witness(
             offered = OfferFrom(topic, "edge", "cloud", source, pins, ("cloud",), offer)
             await database.write(decide, offered, log.clock.now())
         await log.close()
+
+
+async def note_files(url: str) -> None:
+    """Note that this node has cosigned files that cloud wrote to a lake."""
+    row = {"origin": f"eventd-lake/cloud/{'e' * 16}/{'t' * 16}", "node": "cloud", "log_key": "k", "size": 11}
+    row |= {"root": bytes(32), "note": "n", "opened_at": 1, "witnessed_at": 1}
+    with closing(Database(url)) as database:
+        log = await EventLog.open(database, SystemClock())
+        await database.write(insert_row, "witnessed", row | {"topic_id": await log.topic("group:edge")})
+        await log.close()
+
+
+def test_what_is_held_of_files_of_a_peer_is_listed(control: Control, migrated_sqlite_url: str) -> None:
+    asyncio.run(note_files(migrated_sqlite_url))
+    header, row = (line.split() for line in control("log", "witnesses").lines[:2])
+    assert "FILES" in header
+    assert "11" in row
+    answer = json.loads(control("log", "witnesses", "-o", "json").out)
+    assert [(one["node"], one["size"]) for one in answer["files"]] == [("cloud", 11)]
 
 
 def test_witnesses_and_findings_are_listed(control: Control) -> None:
