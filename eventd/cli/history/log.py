@@ -27,6 +27,7 @@ from eventd.text.size import format_size
 
 TREES = (
     Column("GROUP", text("group")),
+    Column("NODE", lambda row: str(row["origin"]).split("/")[2]),
     Column("TREE", text("tree")),
     Column("STATE", lambda row: _state(row)),
     Column("SIZE", text("size")),

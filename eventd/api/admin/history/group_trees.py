@@ -25,6 +25,7 @@ from eventd.log.history.trees import (
 )
 from eventd.log.witnesses.keys import read_witness_keys
 from eventd.log.witnesses.waiting import count_waiting
+from eventd.log.witnesses.witnessed import read_witnessed
 from eventd.resources.configuration import GroupConfig
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection
@@ -149,17 +150,30 @@ def _read_all(conn: Connection, group: str) -> list[Tree]:
     return read_trees(conn, read_group_topic(conn, group).id)
 
 
+def _find_named(conn: Connection, group: str, tree_id: str, own: list[Tree]) -> Tree:
+    """Return a tree by its id. Raises NotFound, which says of which node the tree is, where that is known."""
+    topic_id = read_group_topic(conn, group).id
+    for tree in [*own, *read_relayed_trees(conn, topic_id)]:
+        if read_origin(tree.origin).tree == tree_id:
+            return tree
+    for held in read_witnessed(conn, topic_id):
+        if read_origin(held.origin).tree == tree_id:
+            raise NotFound(
+                f"group {group} has no hashes of the tree {tree_id}: it is a tree of {held.node}, of which this node"
+                f" holds only a checkpoint, of size {held.size}",
+                hint=f"routerctl log witnesses -o json has it in held[].note; or ask {held.node} itself",
+            )
+    raise NotFound(f"group {group} has no tree {tree_id[:80]}", hint="list them: routerctl log status")
+
+
 def find_tree(conn: Connection, group: str, tree_id: str = "") -> Tree:
-    """Return a tree of a group by its id; without one, the tree that grows, or else the newest one.
+    """Return a tree of a group by its id, also a relayed one; by default the own tree that grows, or else the newest.
 
     Raises NotFound for an unknown id, and NotProven if the group never kept a history.
     """
     trees = _read_all(conn, group)
     if tree_id:
-        for tree in trees:
-            if read_origin(tree.origin).tree == tree_id:
-                return tree
-        raise NotFound(f"group {group} has no tree {tree_id[:80]}", hint="list them: routerctl log status")
+        return _find_named(conn, group, tree_id, trees)
     if not trees:
         raise NotProven(
             f"group {group} has no tree: it keeps no history at this node",

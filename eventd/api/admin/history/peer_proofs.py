@@ -18,6 +18,7 @@ from eventd.log.core.scan import read_at
 from eventd.log.history.bulk_proving import MOST_SEARCHED
 from eventd.log.history.hints import find_hint
 from eventd.log.history.proving import NotProven
+from eventd.log.witnesses.keys import LOG, Pins
 from eventd.log.witnesses.witnessed import read_of
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
@@ -73,10 +74,10 @@ def _not_proven(message: str) -> NotProven:
 def _find(conn: Connection, params: ProveAtPeer) -> tuple[GroupConfig, PeerConfig, ForeignEvent]:
     group = find_group(conn, params.group)
     peer = find_peer(group, params.peer)
-    return group, peer, _find_foreign(conn, *find_record(conn, params))
+    return group, peer, _find_foreign(conn, group, *find_record(conn, params))
 
 
-def _find_foreign(conn: Connection, topic_id: int, position: int) -> ForeignEvent:
+def _find_foreign(conn: Connection, group: GroupConfig, topic_id: int, position: int) -> ForeignEvent:
     """Return the event at a position. Raises Invalid for one of this node, and NotProven."""
     found = read_at(conn, [position])
     if not found:
@@ -86,15 +87,28 @@ def _find_foreign(conn: Connection, topic_id: int, position: int) -> ForeignEven
     if not nodes:
         raise Invalid("the event entered the group at this node, which proves it itself: ask no peer")
     tree, leaf = find_hint(conn, topic_id, position)
-    held = [one for node in nodes for one in read_of(conn, topic_id, node)]
+    held = read_of(conn, topic_id, nodes[0])
     if not held:
-        raise NotProven(
-            f"this node has witnessed no tree of {', '.join(nodes)}, through which the event came",
-            "other_node",
-            hint="prove it at the node where it was emitted: the path of the event begins there",
-        )
+        raise _not_held(conn, topic_id, nodes[0], group.history_pins)
     asked = [TreeToAsk(one.origin, one.key, leaf if read_origin(one.origin).tree == tree else 0) for one in held]
     return ForeignEvent(record.body, sorted(asked, key=lambda one: not one.leaf)[:MOST_TREES])
+
+
+def _not_held(conn: Connection, topic_id: int, node: str, pins: Pins) -> NotProven:
+    """Return the error for an event of a node of which no tree is witnessed here."""
+    message = f"this node has witnessed no tree of {node}, which admitted the event"
+    if (node, LOG) in pins:
+        return NotProven(
+            f"{message}: no checkpoint that the pinned key of {node} signed was shown here",
+            "other_node",
+            hint=f"compare the pin with what `routerctl log keys` prints at {node}; or prove the event there",
+        )
+    return NotProven(
+        f"{message}: no key of {node} is pinned here, and over a relay only trees with a pinned key are witnessed",
+        "other_node",
+        hint=f"pin the key that `routerctl log keys` prints at {node} in spec.history.keys of the EventGroup; or prove"
+        " the event there",
+    )
 
 
 @asynccontextmanager

@@ -209,7 +209,7 @@ def test_what_cannot_be_proven_exits_with_4_and_says_why(proving: Proving) -> No
 def test_the_status_lists_trees(proving: Proving) -> None:
     proving.emit("new")
     [row] = proving.control("log", "status").lines[1:]
-    assert row.split()[0:1] + row.split()[2:5] == ["edge", "open", "4", "1"]
+    assert row.split()[0:2] + row.split()[3:6] == ["edge", "onprem", "open", "4", "1"]
     proving.change("UPDATE trees SET trouble = 'a tile is missing'")
     told = proving.control("log", "status", "-o", "wide")
     assert "damaged" in told.out

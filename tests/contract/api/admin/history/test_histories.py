@@ -17,6 +17,7 @@ from eventd.log.history.open_tree import close_tree
 from eventd.log.history.proving import NotProven
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.witnesses.keys import WITNESS, learn_key
+from eventd.log.witnesses.witnessed import OfferFrom, decide
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock
 from federation.history.notes import WITNESS_KEY, NoteKey
@@ -25,6 +26,7 @@ from federation.history.tiles import open_tiles, read_tile_path
 from federation.history.witnessing import KeySource, KnownKey
 from tests.support import plain_history as plain
 from tests.support.group_ledger import GroupLedger
+from tests.support.growing_tree import GrowingTree
 from tests.support.histories import OWNER, emit, signed, start
 
 NODE = OWNER._replace(node="a")
@@ -139,7 +141,42 @@ async def test_the_status_shows_trees_of_peers_apart(books: GroupLedger) -> None
     await books.log.database.write(execute, "UPDATE trees SET epoch = ''")
     shown = (await books.call("history.status"))["groups"][0]
     assert shown["trees"] == []
-    assert [(one["size"], one["open"]) for one in shown["relayed"]] == [(3, True)]
+    [relayed] = shown["relayed"]
+    assert (relayed["size"], relayed["open"]) == (3, True)
+    answer = await books.call("history.checkpoint", group="g", tree=relayed["tree"])
+    assert (answer["origin"], answer["size"]) == (relayed["origin"], 3), "it is shown where it is named"
+
+
+async def test_a_tree_of_which_only_a_checkpoint_is_held_is_named_with_its_node(books: GroupLedger) -> None:
+    topic, tree = await sealed(books, 2), GrowingTree(node="c").grow("x")
+    offered = OfferFrom(topic, "g", "c", KeySource.SHARED, {}, ("c",), tree.offer())
+    assert (await books.log.database.write(decide, offered, NOW)).error is None
+    with pytest.raises(NotFound, match="it is a tree of c, of which this node holds only a checkpoint, of size 2"):
+        await books.call("history.checkpoint", group="g", tree=str(tree.origin)[-16:])
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("{mode: record}", "no key of c is pinned here"),
+        (
+            f"{{mode: record, keys: [{{node: c, logKey: {GrowingTree(node='c').signer.key.text()}}}]}}",
+            "the pinned key of c signed",
+        ),
+    ],
+    ids=["no-pin", "pin"],
+)
+async def test_the_proof_of_a_peer_needs_a_tree_of_the_node_that_admitted_the_event(
+    books: GroupLedger, spec: str, reason: str
+) -> None:
+    await books.declare("hub", spec=f"history: {spec}")
+    topic, tree = await sealed(books, 2), GrowingTree(node="hub").grow("x")
+    offered = OfferFrom(topic, "g", "hub", KeySource.SHARED, {}, ("hub",), tree.offer())
+    assert (await books.log.database.write(decide, offered, NOW)).error is None
+    await emit(books.log, topic, "far", path="c,hub")
+    with pytest.raises(NotProven, match=f"no tree of c, which admitted the event: .*{reason}") as refused:
+        await books.call("history.prove_at_peer", group="g", peer="hub", id="far")
+    assert refused.value.reason == "other_node"
 
 
 async def test_keys_are_a_policy_file(books: GroupLedger) -> None:
