@@ -220,16 +220,18 @@ def _find_surplus(conn: Connection, offered: OfferFrom) -> list[WitnessedTree]:
     """Return the trees that make room for another one: those that the node has long left, else, for a declared peer,
     one of an undeclared node.
 
-    Raises TooManyQueries: members can invent names, of which nothing must displace the trees of peers, or stay.
+    Raises UnprovenNote where none may be displaced, and not TooManyQueries: to ask again a little later does not help.
+    Members can invent names, of which nothing must displace the trees of peers, or stay.
     """
     topic, node = offered.topic_id, offered.node
     theirs = sorted(read_of(conn, topic, node), key=lambda tree: (-tree.witnessed_at, tree.origin))
     left = theirs[MOST_TREES - 1 :]
     if left and (node not in offered.peers or count_closed(conn, topic, node) >= MOST_CLOSED):
         most = MOST_TREES + (MOST_CLOSED if node in offered.peers else 0)
-        raise TooManyQueries(
+        raise UnprovenNote(
             f"{most} trees of {node} were witnessed, which is the limit; `routerctl log witnesses reset {node}` at the"
-            " witness forgets them"
+            " witness forgets them",
+            reason="too_many_trees",
         )
     ((count,),) = fetch(conn, "SELECT count(*) FROM witnessed WHERE topic_id = ?", (topic,))
     if left or count < MOST_ORIGINS:
@@ -238,7 +240,11 @@ def _find_surplus(conn: Connection, offered: OfferFrom) -> list[WitnessedTree]:
     strangers = (tree for tree in map(_tree, fetch(conn, sql, (topic,))) if tree.node not in offered.peers)
     surplus = next(strangers, None) if node in offered.peers else None
     if surplus is None:
-        raise TooManyQueries(f"{MOST_ORIGINS} trees are witnessed in this group, which is the limit")
+        raise UnprovenNote(
+            f"{MOST_ORIGINS} trees are witnessed in the group, which is the limit; `routerctl log witnesses reset NODE`"
+            " at the witness forgets those of a node",
+            reason="too_many_trees",
+        )
     return [surplus]
 
 

@@ -470,7 +470,7 @@ async def test_the_trees_of_invented_nodes_are_bounded_and_displace_no_peer(
     monkeypatch.setattr(witnessed, "MOST_ORIGINS", 2)
     await witness.cosigned(GrowingTree().offer())
     await witness.offer(GrowingTree(node="x1").offer(), "x1")
-    assert await witness.refused(GrowingTree(node="x2").offer(), "x2") == "too_many_requests"
+    assert await witness.refused(GrowingTree(node="x2").offer(), "x2") == "malformed"
     known = await witness.log.database.read(read_keys, witness.topic)
     assert [key.node for key in known] == ["a", "x1"], "nothing of the refused one stays"
     assert (await witness.offer(GrowingTree(node="b").offer(), "b", peers=("a", "b"))).error is None
@@ -512,9 +512,9 @@ async def test_a_node_without_end_of_trees_is_refused_and_displaces_no_others(
     monkeypatch.setattr(witnessed, "MOST_CLOSED", 1)
     for name in "tu":
         await witness.cosigned(GrowingTree(name).offer())
-    assert await witness.refused(GrowingTree("v").offer()) == "too_many_requests"
+    assert await witness.refused(GrowingTree("v").offer()) == "malformed"
     assert (await witness.offer(GrowingTree(node="x").offer(), "x")).error is None
-    assert await witness.refused(GrowingTree("u", node="x").offer(), "x") == "too_many_requests", "it is no peer"
+    assert await witness.refused(GrowingTree("u", node="x").offer(), "x") == "malformed", "it is no peer"
 
 
 async def test_the_findings_about_one_node_are_bounded_and_forks_have_room(
