@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from eventd.api.doctor.facts import Deliveries, GroupFacts, PeerFacts, Runs, Thresholds
-from eventd.api.doctor.report import DROP, NO_ACTION, Breach, Check, CheckStatus
+from eventd.api.doctor.report import DROP, NO_ACTION, RELEASE, Breach, Check, CheckStatus
 from eventd.api.framework.moments import show_seconds, show_time
 from eventd.runtime.clock import SECOND
 from eventd.text.duration import format_duration
@@ -91,10 +91,10 @@ def _failed(peer: PeerFacts) -> Check:
         remedies.append(f"see why: routerctl federation dead-letters list --group {peer.group} --peer {peer.node}")
     if found.refused_again:
         parts.append(f"{found.refused_again:,} of them are refused every time: a retry does not help")
+        if found.taken_id:
+            remedies.append(_release(peer, found.taken_id))
         remedies.append(
-            "if the reason is id_conflict, emit the event again with an id of its own, or have the peer release the id"
-            " (routerctl federation event release) and retry; then drop the other dead letters:"
-            f" routerctl federation dead-letters drop --group {peer.group} NUMBER"
+            f"drop those that are not needed: routerctl federation dead-letters drop --group {peer.group} NUMBER"
         )
     if found.refused_waiting:
         parts.append(_held(peer))
@@ -108,7 +108,18 @@ def _failed(peer: PeerFacts) -> Check:
         remedy="; ".join(remedies),
         breach=Breach("failedDeliveryCount=0", f"failedDeliveryCount={found.failed}"),
         # The backlog of a blocked link waits for the link, whose own check has an action.
-        action="" if again else DROP if found.refused_again else NO_ACTION,
+        action="" if again else RELEASE if found.taken_id else DROP if found.refused_again else NO_ACTION,
+    )
+
+
+def _release(peer: PeerFacts, event_id: str) -> str:
+    """Return what gets an event to a peer at which another event has its id."""
+    of = f"{event_id} --group {peer.group}"
+    return (
+        f"another event has the id {event_id} at {peer.node} (id_conflict): if this one has it by right, run `routerctl"
+        f" prove {of} --out FILE` here, `routerctl federation event release {of} --proof FILE` at {peer.node}, and"
+        f" `routerctl federation dead-letters retry --group {peer.group} NUMBER` here; otherwise emit it again with an"
+        " id of its own"
     )
 
 

@@ -56,8 +56,9 @@ class Deliveries:
     failed, else as `pending`, which always includes the events that a repair has yet to send. `missing` holds the ids
     of events that are neither delivered nor pending; of the `unproven` events, retention may have deleted the ledger
     row that proved the delivery. `letters` counts the dead letters that can be retried (if very many, old ones are not
-    checked), `refused_again` those of them that the peer refuses every time, and `spent_letters` the dead letters that
-    can no longer be retried. `expires_in` is the time until the first delivered, waiting or retryable event expires,
+    checked), `refused_again` those of them that the peer refuses every time, `taken_id` the id of the newest one that
+    another event has at the peer, and `spent_letters` the dead letters that can no longer be retried.
+    `expires_in` is the time until the first delivered, waiting or retryable event expires,
     `pending_expires_in` until the first of the `pending` ones, and `lost_in` until the first that the peer does not
     have: `pending`, `refused_waiting` or in `letters`. `max_lag` is the longest time from when a delivered event could
     be sent to its acknowledgement, without repairs; None if no delivery counts. The last delivery that took at least
@@ -73,6 +74,7 @@ class Deliveries:
     refused_waiting: int = 0
     letters: int = 0
     refused_again: int = 0
+    taken_id: str = ""
     spent_letters: int = 0
     missing: Sequence[str] = ()
     unproven: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from eventd.api.doctor.report import DROP, NO_ACTION, Check, CheckStatus
+from eventd.api.doctor.report import DROP, NO_ACTION, RELEASE, Check, CheckStatus
 from eventd.api.framework.moments import show_time
 from eventd.groups.link_remedies import remedy_for
 from eventd.runtime.clock import SECOND
@@ -66,8 +66,8 @@ def plan_actions(checks: Iterable[Check]) -> list[Action]:
             name, safe, remedy = remedy_for(check.reason).action, ASK, check.remedy
         elif check.action == NO_ACTION:
             continue
-        elif check.action == DROP:
-            name, safe, remedy = DROP, ASK, check.remedy
+        elif check.action in (DROP, RELEASE):
+            name, safe, remedy = check.action, ASK, check.remedy
         elif check.code in ACTIONS:
             (name, safe), remedy = ACTIONS[check.code], ""
         else:

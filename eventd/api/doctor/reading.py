@@ -265,11 +265,12 @@ class _DeadLetterCounts:
     """The numbers of a peer's dead letters: `retryable`, including those that were not read, and `spent`.
 
     `refused_again`: how many of the `retryable` the peer refuses every time. `expires_in`: microseconds until the
-    first of the `retryable` expires.
+    first of the `retryable` expires. `taken_id`: the id of the newest one that another event has at the peer.
     """
 
     retryable: int = 0
     refused_again: int = 0
+    taken_id: str = ""
     spent: int = 0
     expires_in: int | None = None
 
@@ -356,7 +357,10 @@ def _read_letters(conn: Connection, context: _GroupContext, peer: PeerConfig, mo
     again = sum(letter.reason in REFUSED_AGAIN for letter in live)
     if live and again == len(live):  # older ones most likely have the same reason
         again = total - spent
-    return _DeadLetterCounts(total - spent, again, spent, _left([letter.expires_at for letter in live], context.now))
+    taken = next((letter.event_id for letter in live if letter.reason == "id_conflict"), "")
+    return _DeadLetterCounts(
+        total - spent, again, taken, spent, _left([letter.expires_at for letter in live], context.now)
+    )
 
 
 def _left(expiries: Iterable[int | None], now: int) -> int | None:
@@ -381,6 +385,7 @@ def _deliveries(
         refused_waiting=waiting.events if refuses else 0,
         letters=letters.retryable,
         refused_again=letters.refused_again,
+        taken_id=letters.taken_id,
         spent_letters=letters.spent,
         missing=tuple(event_id for _, event_id in sorted(tally.missing)),
         unproven=tally.unproven,

@@ -10,7 +10,7 @@ from typing import Any
 from eventd.api.doctor.facts import AREA, GroupFacts, Thresholds
 from eventd.api.framework.moments import show_seconds
 
-DROP, NO_ACTION = "drop-dead-letters", "none"
+DROP, RELEASE, NO_ACTION = "drop-dead-letters", "release-taken-ids", "none"
 """Values of `Check.action`: the action is to drop dead letters, or there is no action. (An empty value: the action of
 the code.)"""
 

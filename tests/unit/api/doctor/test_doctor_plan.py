@@ -59,6 +59,17 @@ BLOCKED = LinkFacts(state="blocked", reason="wrong_audience", last_error="this i
     [
         (BLOCKED, Deliveries(refused_waiting=3), [("align-node-names", False, "make `nodeName` of this EventPeer")]),
         (LinkFacts(), Deliveries(letters=2, refused_again=2), [("drop-dead-letters", False, "dead-letters drop")]),
+        (
+            LinkFacts(),
+            Deliveries(letters=2, refused_again=2, taken_id="e1"),
+            [
+                (
+                    "release-taken-ids",
+                    False,
+                    "event release e1 --group g --proof FILE` at b, and",
+                )
+            ],
+        ),
         (LinkFacts(), Deliveries(letters=3, refused_again=2), [("retry-failed-deliveries", True, "")]),
     ],
 )
