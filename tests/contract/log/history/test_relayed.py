@@ -209,8 +209,8 @@ async def test_a_node_sends_the_tiles_of_its_own_trees_and_of_those_that_it_rela
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (TilesQuestion(tree="eventd/g/a/" + "z" * 16, first=0, count=1, size=1), "size"),
-        (TilesQuestion(tree="", first=0, count=1, size=4), "size"),
+        (TilesQuestion(tree="eventd/g/a/" + "z" * 16, first=0, count=1, size=1), "not_held"),
+        (TilesQuestion(tree="", first=0, count=1, size=4), "not_held"),
         (TilesQuestion(tree="", first=1, count=1, size=3), "tiles"),
         (TilesQuestion(tree="", first=1 << 39, count=64, size=3), "tiles"),
     ],
