@@ -122,11 +122,13 @@ class Offering:
         try:
             if self._key is None:
                 self._key = await self._introduce()
-            more = await self._offer(self._key)
+            more, refused = await self._offer_unless_refused(self._key)
             more = await self._offer_files(self._key) or more
             await self._ask_for_proofs()
             more = await self._ask_about_trees() or more
             more = await self._pulling.pull() or more
+            if refused is not None:
+                raise refused
         except HistoryUntold as untold:
             return self._pause(untold)
         except KeyChanged as error:
@@ -186,6 +188,15 @@ class Offering:
         return key
 
     # --- cosignatures -----------------------------------------------------------------------------------------
+
+    async def _offer_unless_refused(self, key: NoteKey) -> tuple[bool, HistoryUntold | None]:
+        """Offer the last checkpoint; a refusal of it is returned: it holds up nothing else, as to pull tiles."""
+        try:
+            return await self._offer(key), None
+        except HistoryUntold as untold:
+            if untold.reason != REFUSED:
+                raise
+            return False, untold
 
     async def _offer(self, key: NoteKey) -> bool:
         """Offer the last checkpoint, if the peer has not cosigned it; return whether there may be more to offer."""

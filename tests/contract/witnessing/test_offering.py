@@ -403,6 +403,15 @@ async def test_a_peer_proves_that_two_sizes_of_its_tree_fit_or_has_forked_it(
         assert (len(left), found) == (1, []), "a proof of another length is no answer"
 
 
+async def test_a_peer_that_does_not_cosign_is_asked_all_else(offered: Offered, peer: ScriptedPeer) -> None:
+    await pending(offered, TREE.note())
+    peer.proof = plain.proof(3, TREE.entries)
+    peer.witness = lambda _asked: HistoryUntold(REFUSED, ErrorAnswer(code="key_changed", message="another key"))
+    assert await offered.step() == 2.0, "it is offered again a little later"
+    assert isinstance(peer.asked[-1], ConsistencyQuestion)
+    assert await offered.log.database.read(read_pending, offered.topic, "b") == []
+
+
 async def test_a_note_with_two_roots_needs_no_proof(offered: Offered) -> None:
     await pending(offered, GrowingTree(node="b").grow("x", "other").note())
     assert offered.metrics.found == {"fork": 1}
