@@ -62,6 +62,7 @@ class StateSigner:
         self._trees: dict[tuple[str, str], FileTree] = {}
         self._dropped: dict[tuple[str, str, str], int] = {}
         self._compared: dict[str, tuple[Mapping[Ledger, int], str]] = {}
+        self._last_keys: NodeKeys | None = None
 
     def shipped(self, name: str, node: str, manifest: bytes, known: LakeCoverage) -> None:
         """Add a segment that is about to get this manifest. Raises LakeUnavailable."""
@@ -221,7 +222,10 @@ class StateSigner:
         return self._trees[name]
 
     def _keys(self) -> NodeKeys | None:
-        return read_history_keys(self._folder) if self._folder != Path() else None
+        """Return the keys of the node; those it had if the file was deleted: what is shipped unsigned looks forged."""
+        if self._folder != Path():
+            self._last_keys = read_history_keys(self._folder) or self._last_keys
+        return self._last_keys
 
 
 def _is_continued(state: NodeState, kept: SignedFiles) -> bool:

@@ -22,7 +22,7 @@ from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment, write_state
 from eventd.runtime.chance import SYSTEM
-from eventd.witnessing.node_keys import load_history_keys
+from eventd.witnessing.node_keys import KEY_FILE, load_history_keys
 from tests.support.lakes import EPOCH, NOON, ship, ship_state
 
 NODE = "site-a"
@@ -158,6 +158,14 @@ def test_a_state_that_another_program_changed_is_noticed(lake: Storage, keys: Pa
     write_state(lake, changed)
     assert again.is_changed(changed)
     assert not StateSigner(lake, Path(), SYSTEM, kept=kept).is_changed(changed), "a node without a key signs nothing"
+
+
+def test_a_node_whose_key_file_was_deleted_signs_on_what_it_ships(lake: Storage, keys: Path) -> None:
+    node = SigningNode(lake, keys)
+    (keys / KEY_FILE).unlink()
+    segment = node.ship()
+    node.write_state()
+    assert node.lines(LineKind.SHIP) == [segment.place.name]
 
 
 def test_a_node_that_is_killed_when_it_begins_its_tree_is_not_accused(lake: Storage, keys: Path) -> None:
