@@ -105,7 +105,7 @@ class NoteKey:
 
     def text(self) -> str:
         """Return the key as text, a vkey: `NAME+ID+KEY`."""
-        return f"{self.name}+{self.id.hex()}+{write_base64(bytes([self.kind]) + self.public)}"
+        return f"{self.name}+{self.id.hex()}+{key_part(self.kind, self.public)}"
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """Return whether this is the key's Ed25519 signature over a message."""
@@ -120,6 +120,11 @@ class NoteKey:
             " wrong: the note was changed, or another key was made to look like this one",
             reason="signature",
         )
+
+
+def key_part(kind: int, public: bytes) -> str:
+    """Return the last part of a verifier key: the same under each name, so that keys without a tree are told apart."""
+    return write_base64(bytes([kind]) + public)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from federation.history.checkpoints import Checkpoint, LogOrigin, open_checkpoin
 from federation.history.entries import OpeningEntry, OpeningReason, read_opening_entry
 from federation.history.lake_checkpoints import LakeCheckpoint
 from federation.history.merkle import hash_leaf
-from federation.history.notes import LOG_KEY, NoteKey, SignedNote
+from federation.history.notes import LOG_KEY, NoteKey, SignedNote, key_part
 from federation.history.proofs import verify_consistency, verify_inclusion
 
 
@@ -123,15 +123,15 @@ class KnownKey(NamedTuple):
     source: KeySource
 
 
-def take_key(node: str, known: KnownKey | None, offered: KnownKey) -> KnownKey:
+def take_key(node: str, known: KnownKey | None, offered: KnownKey, kind: int = LOG_KEY) -> KnownKey:
     """Return what is known of a key after a node has shown one. Raises KeyChanged for another than the known one."""
     if known is None:
         return offered
     if known.public == offered.public:
         return KnownKey(known.public, min(known.source, offered.source, key=_STRONGEST.index))
     raise KeyChanged(
-        f"{node} shows the key {offered.public.hex()}, but {known.public.hex()} is known ({known.source}) and has not"
-        " signed the change: ask the node's operator, and pin the new key if it is right"
+        f"{node} shows the key {key_part(kind, offered.public)}, but {key_part(kind, known.public)} is known"
+        f" ({known.source}) and has not signed the change: ask the node's operator, and pin the new key if it is right"
     )
 
 

@@ -11,7 +11,7 @@ from eventd.log.history.trees import find_open_tree
 from eventd.log.witnesses.checking import read_overdue
 from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
 from eventd.log.witnesses.findings import FindingKind, HistoryFinding, read_open
-from eventd.log.witnesses.keys import LOG, StoredKey, read_known_keys
+from eventd.log.witnesses.keys import LOG, StoredKey, read_known_keys, show_key
 from eventd.log.witnesses.waiting import WaitingTree, read_waiting
 from eventd.log.witnesses.witnessed import read_witnessed
 from eventd.resources.configuration import GroupConfig, topic_of
@@ -87,7 +87,8 @@ def check_witnesses(state: WitnessState, *, running: bool = True) -> Iterator[Ch
                 f"{state.group}/{key.node} history key",
                 CheckStatus.FAIL,
                 "history-key-changed",
-                f"{key.node} shows another {key.kind} key, {key.refused.hex()}, than the known one, {key.key.hex()}"
+                f"{key.node} shows another {key.kind} key, {show_key(key.kind, key.refused)}, than the known one,"
+                f" {show_key(key.kind, key.key)}"
                 f" ({key.source}), which has not signed the change",
                 _confirm_key(state.group, key.node, key.source),
                 group=state.group,

@@ -11,10 +11,13 @@ from typing import Final, NamedTuple
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, insert_row, replacing
 from federation.history.entries import OpeningEntry
+from federation.history.notes import LOG_KEY, WITNESS_KEY, key_part
 from federation.history.witnessing import KeySource, KnownKey, follow_rotations, take_key, take_successor
 
 LOG: Final = "log"
 WITNESS: Final = "witness"
+KINDS: Final = {LOG: LOG_KEY, WITNESS: WITNESS_KEY}
+"""The type in verifier keys, by kind."""
 _COLUMNS: Final = "node, kind, key, source, pin, learned_at, refused, refused_at"
 
 Pins = Mapping[tuple[str, str], bytes]
@@ -35,6 +38,11 @@ class StoredKey(NamedTuple):
     learned_at: int
     refused: bytes | None
     refused_at: int | None
+
+
+def show_key(kind: str, public: bytes) -> str:
+    """Return a key as the last part of its verifier keys, which `routerctl log keys` prints at its node."""
+    return key_part(KINDS[kind], public)
 
 
 def read_keys(conn: Connection, topic_id: int) -> list[StoredKey]:
@@ -101,7 +109,7 @@ def learn_key(
 ) -> KnownKey:
     """Return what is known of a key after its node has shown one, and keep it. Raises KeyChanged."""
     known = known_key(conn, topic_id, node, kind, pins)
-    return _keep(conn, topic_id, (node, kind), known, take_key(node, known, offered), pins, now)
+    return _keep(conn, topic_id, (node, kind), known, take_key(node, known, offered, KINDS[kind]), pins, now)
 
 
 def find_successor(

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from eventd.log.history.closed_trees import find_closed
 from eventd.log.history.trees import MINUTE
-from eventd.log.witnesses.keys import LOG, Pins, known_key
+from eventd.log.witnesses.keys import LOG, Pins, known_key, show_key
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import Decision, decide, find_witnessed
 from eventd.store.engine.database import Connection
@@ -98,7 +98,7 @@ def _require_declared(conn: Connection, offered: OfferFrom) -> None:
     succeeds = entry.opening.reason is OpeningReason.KEY and before is not None
     if before is None or not succeeds or not entry.is_signed_by(NoteKey(str(before.origin), LOG_KEY, known.public)):
         raise UnprovenNote(
-            f"{stated.origin} is opened with the key {entry.opening.key.public.hex()}, but {known.public.hex()} of"
-            f" {offered.node} is declared",
+            f"{stated.origin} is opened with the key {show_key(LOG, entry.opening.key.public)}, but"
+            f" {show_key(LOG, known.public)} of {offered.node} is declared",
             reason="unknown_key",
         )

@@ -13,7 +13,15 @@ from eventd.log.history.closed_trees import ClosedTree, count_closed, find_close
 from eventd.log.history.relayed import drop_unlike, find_kept_root
 from eventd.log.history.trees import Tree, read_relayed_trees
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
-from eventd.log.witnesses.keys import LOG, find_successor, keep_log_key, known_key, note_refused_key, was_learned
+from eventd.log.witnesses.keys import (
+    LOG,
+    find_successor,
+    keep_log_key,
+    known_key,
+    note_refused_key,
+    show_key,
+    was_learned,
+)
 from eventd.log.witnesses.offers import OF_FILES, OfferFrom, WitnessedTree
 from eventd.log.witnesses.previous_trees import judge_previous
 from eventd.log.witnesses.second_roots import drop_pending, find_second_root
@@ -123,7 +131,8 @@ def _refuse_other_key(conn: Connection, offered: OfferFrom, tree: WitnessedTree,
     is_new = False
     if was_learned(conn, topic, node, LOG, key.public):
         is_new = note_refused_key(conn, topic, node, LOG, key.public, offered.pins, now)
-    note = f"the tree {key.name} is signed with the key {key.public.hex()}, but {known.public.hex()} is known"
+    shown, own = show_key(LOG, key.public), show_key(LOG, known.public)
+    note = f"the tree {key.name} is signed with the key {shown}, but {own} is known"
     error = KeyChanged(f"{note} of {node} ({known.source}): it has been replaced, or another one is declared")
     return Decision(None, error, key_is_new=is_new)
 

@@ -19,8 +19,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
 from eventd.witnessing.node_keys import rotate_log_key
 from federation.errors import HistoryError
-from federation.history.forms import write_base64
-from federation.history.notes import LOG_KEY, read_vkey
+from federation.history.notes import LOG_KEY, key_part, read_vkey
 
 
 class RotateKey(Params):
@@ -48,7 +47,7 @@ async def rotate(services: Services, params: RotateKey) -> dict[str, Any]:
     for topic_id in topics.values():
         services.log.wakeups.touch(topic_id)  # its tree is opened at once
     public = keys.log.public_key().public_bytes_raw()
-    return {"key": write_base64(public), "lost": params.lost, "groups": sorted(topics)}
+    return {"key": key_part(LOG_KEY, public), "lost": params.lost, "groups": sorted(topics)}
 
 
 def _read_topics(conn: Connection) -> dict[str, int]:

@@ -23,7 +23,7 @@ from eventd.log.witnesses.findings import (
     find_finding,
     read_findings,
 )
-from eventd.log.witnesses.keys import StoredKey, forget_keys, read_known_keys
+from eventd.log.witnesses.keys import StoredKey, forget_keys, read_known_keys, show_key
 from eventd.log.witnesses.offers import WitnessedTree
 from eventd.log.witnesses.witnessed import forget_trees, read_nodes, read_witnessed, read_witnessed_files
 from eventd.runtime.clock import SECOND
@@ -102,10 +102,10 @@ def _show_key(one: StoredKey) -> dict[str, Any]:
     return {
         "node": one.node,
         "kind": one.kind,
-        "key": write_base64(one.key),
+        "key": show_key(one.kind, one.key),
         "source": one.source,
         "learnedAt": show_time(one.learned_at),
-        "refused": None if one.refused is None else write_base64(one.refused),
+        "refused": None if one.refused is None else show_key(one.kind, one.refused),
         "refusedAt": None if one.refused_at is None else show_time(one.refused_at),
     }
 
