@@ -123,7 +123,7 @@ class NoteKey:
 
 
 def key_part(kind: int, public: bytes) -> str:
-    """Return the last part of a verifier key: the same under each name, so that keys without a tree are told apart."""
+    """Return the last part of a verifier key: the same under each name, so that keys without a tree can be compared."""
     return write_base64(bytes([kind]) + public)
 
 
