@@ -59,9 +59,12 @@ class GrowingTree:
     def prove(self, body: str) -> ProofFile:
         """Admit an event, and return the proof file of it."""
         self.grow(body)
-        last = len(self.entries) - 1
-        path, opening = (tuple(plain.path(index, self.entries)) for index in (last, 0))
-        leaf = LeafProof(last, path, self.note())
+        return self.prove_leaf(body, len(self.entries) - 1)
+
+    def prove_leaf(self, body: str, index: int) -> ProofFile:
+        """Return the proof file of the event at an index, in a checkpoint of the present size."""
+        path, opening = (tuple(plain.path(one, self.entries)) for one in (index, 0))
+        leaf = LeafProof(index, path, self.note())
         return ProofFile(plain.digest(body.encode()), body, leaf, self.entries[0], opening)
 
     def previous_at(self, size: int = 0) -> PreviousTree:

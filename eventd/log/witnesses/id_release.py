@@ -11,14 +11,17 @@ from typing import Final, NamedTuple
 from eventd.errors import CheckFailed, Conflict, Invalid, NotFound
 from eventd.log.core.scan import blocks_at, pick_readable
 from eventd.log.core.values import Record
+from eventd.log.history.relayed import find_kept_root
 from eventd.log.history.trees import find_tree_of
 from eventd.log.witnesses.keys import LOG, Pins, known_key
+from eventd.log.witnesses.offers import WitnessedTree
+from eventd.log.witnesses.witnessed import find_witnessed
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from federation.digest import digest
 from federation.errors import MessageError
 from federation.event import Event, content_digest, content_of
-from federation.history.checkpoints import LogOrigin, read_checkpoint
+from federation.history.checkpoints import Checkpoint, read_checkpoint
 from federation.history.notes import LOG_KEY, NoteKey, read_vkey
 from federation.history.proof_file import ProvenEvent, check_proof, read_proof_file
 from federation.history.witnessing import KeySource
@@ -48,8 +51,9 @@ def check_release(conn: Connection, topic_id: int, group: str, event_id: str, fi
     is not taken, and Conflict if the proven event, or another one of its source, has it.
     """
     try:
-        text, origin = read_proof_file(file).event, read_checkpoint(read_proof_file(file).leaf.note.text).origin
-        key = _require_key(conn, topic_id, group, origin, pins)
+        given = read_proof_file(file)
+        text, stated = given.event, read_checkpoint(given.leaf.note.text)
+        key = _require_key(conn, topic_id, group, stated, pins)
         proven = check_proof(file, [key])
     except MessageError as error:
         raise CheckFailed(f"the file proves nothing: {error.message}") from None
@@ -63,11 +67,12 @@ def check_release(conn: Connection, topic_id: int, group: str, event_id: str, fi
     return IdRelease(_require_other(conn, topic_id, group, proven.event, text), proven, proven.event)
 
 
-def _require_key(conn: Connection, topic_id: int, group: str, origin: LogOrigin, pins: Pins) -> NoteKey:
+def _require_key(conn: Connection, topic_id: int, group: str, stated: Checkpoint, pins: Pins) -> NoteKey:
     """Return the key of a tree, if this node owns the tree, or knows the key of its node beyond doubt.
 
     Raises CheckFailed. The keys in a file, and those that several nodes could have shown, prove nothing here.
     """
+    origin = stated.origin
     if origin.group != group:
         raise CheckFailed(f"the file is of the tree {origin}, and not of one of the group {group}")
     tree = find_tree_of(conn, topic_id, str(origin))
@@ -81,7 +86,30 @@ def _require_key(conn: Connection, topic_id: int, group: str, origin: LogOrigin,
             hint="pin the key that its operator gives you: history.keys of the EventGroup, or history.logKey of the"
             " EventPeer",
         )
+    replaced = find_witnessed(conn, topic_id, str(origin))
+    if replaced is not None and replaced.key.public != known.public:
+        return _require_replaced(conn, topic_id, replaced, stated, pins)
     return NoteKey(str(origin), LOG_KEY, known.public)
+
+
+def _require_replaced(conn: Connection, topic_id: int, held: WitnessedTree, stated: Checkpoint, pins: Pins) -> NoteKey:
+    """Return the key of a tree that was closed when its node rotated its key, if the pin is still that key.
+
+    Others may have the old key by now: it counts only for what was witnessed of the tree. Raises CheckFailed.
+    """
+    which = f"the file proves nothing to this node: {held.origin} is signed with an earlier key of {held.node}"
+    if pins.get((held.node, LOG)) != held.key.public:
+        raise CheckFailed(f"{which}, which is not the pinned one", hint="release the id where that key is pinned")
+    root = held.root if stated.size == held.size else None
+    if stated.size < held.size:
+        root = find_kept_root(conn, topic_id, held.origin, stated.size)
+    if root != stated.root:
+        raise CheckFailed(
+            f"{which}, and the checkpoint of size {stated.size} is not known here",
+            hint="write the file from the last one that was witnessed here: routerctl prove EVENT_ID --size"
+            f" {held.size}",
+        )
+    return held.key
 
 
 def _require_other(conn: Connection, topic_id: int, group: str, event: Event, text: str) -> IdHolder:

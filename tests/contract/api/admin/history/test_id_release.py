@@ -13,9 +13,11 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.freed_ids import free_id
 from eventd.log.core.values import Draft, Outcome
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.witnesses.keys import LOG
 from eventd.log.witnesses.witnessed import OfferFrom, decide
 from eventd.testing import NOW, ManualClock, draft
 from federation.digest import digest
+from federation.history.entries import OpeningReason
 from federation.history.witnessing import KeySource
 from tests.support.group_ledger import GroupLedger
 from tests.support.growing_tree import SECOND, GrowingTree
@@ -153,6 +155,30 @@ async def learn(books: GroupLedger, source: KeySource) -> None:
     offered = OfferFrom(await books.log.topic("group:g"), "g", "a", source, {}, ("a",), tree.offer())
     decided = await books.log.database.write(decide, offered, NOW)
     assert decided.error is None
+
+
+async def witness(books: GroupLedger, tree: GrowingTree, old: int = 0) -> None:
+    """Witness a tree of `a`, of which `old` leaves are witnessed, with the key that is pinned or its successor."""
+    pins = {("a", LOG): GrowingTree().signer.key.public}
+    topic = await books.log.topic("group:g")
+    offered = OfferFrom(topic, "g", "a", KeySource.SHARED, pins, ("a",), tree.offer(old))
+    assert (await books.log.database.write(decide, offered, NOW)).error is None
+
+
+async def test_a_tree_from_before_a_rotation_proves_what_was_witnessed_of_it(books: GroupLedger) -> None:
+    tree = GrowingTree().grow("before")
+    early = json.loads(tree.prove(TRUE.body).encode())
+    forged = json.loads(GrowingTree().grow("x").prove(TRUE.body).encode())
+    await witness(books, tree.grow("after"))
+    await witness(books, GrowingTree("u", SECOND, OpeningReason.KEY, tree.previous_at(), tree.signer))
+    last = json.loads(tree.prove_leaf(TRUE.body, 2).encode())
+    for unknown in (early, forged):
+        with pytest.raises(
+            CheckFailed, match="signed with an earlier key of a, and the checkpoint of size 3"
+        ) as refused:
+            await release(books, unknown)
+        assert "--size 4" in refused.value.hint
+    assert (await release(books, last))["proven"]["leaf"] == 2
 
 
 async def test_an_id_whose_record_is_evicted_is_freed_for_another_event_only(books: GroupLedger) -> None:
