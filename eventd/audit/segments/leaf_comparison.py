@@ -23,7 +23,9 @@ from federation.history.merkle import HASH_SIZE
 from federation.history.tiles import TILE_WIDTH
 
 LEAVES: Final = 262_144
-"""Maximum number of leaves of a task: their digests take 8 MiB."""
+"""Leaves of a range: their digests take 8 MiB."""
+MOST_LEAVES: Final = 8 * LEAVES
+"""Maximum number of leaves of a task, which has several ranges if they are in the same segments: each is read once."""
 MOST_OTHERS: Final = 1_000
 """Maximum number of rows that a task returns, each of which has to be looked for in the whole lake."""
 _COLUMNS: Final = ("own", "group", "tree", "leaf", "digest")
@@ -43,7 +45,7 @@ class ComparedSegment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeafTask(NamedTuple):
-    """Leaves of a tree from index `first` to before `end`, at most `LEAVES`.
+    """Leaves of a tree from index `first` to before `end`, at most `MOST_LEAVES`.
 
     `origin` are the segments of the node that may have them, `others` those of other nodes. Leaves of the tiles
     `skipped` are not compared: the node's own rows of them were not compared with the tree.

@@ -89,7 +89,7 @@ class LeaflessRun(msgspec.Struct, frozen=True, array_like=True):
 class LeafClaims(msgspec.Struct, frozen=True, array_like=True):
     """Leaves of a tree that rows of other nodes' events have, as their senders stated: the first and the last one.
 
-    Both are in the range of one task, so that a false leaf far away does not put a segment into those in between.
+    Both are in one range of `LEAVES`, so that a false leaf far away does not put a segment into tasks in between.
     """
 
     group: str

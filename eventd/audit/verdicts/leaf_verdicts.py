@@ -13,7 +13,7 @@ import numpy as np
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.report.findings import NOT_IN_TREE, Discrepancy, Evidence, Finding, Kind
 from eventd.audit.report.report import TreeReport
-from eventd.audit.segments.leaf_comparison import LEAVES, ComparedSegment, LeafTask, OtherRow
+from eventd.audit.segments.leaf_comparison import LEAVES, MOST_LEAVES, ComparedSegment, LeafTask, OtherRow
 from eventd.audit.segments.own_digests import DatedDigest
 from eventd.audit.segments.tree_leaves import LeafRun, TreeLeaves
 from eventd.lake.schema import Ledger
@@ -53,7 +53,26 @@ def plan_leaf_tasks(segments: Sequence[tuple[Segment, TreeLeaves]], trees: Itera
                 if owner != node:
                     others[owner, claim.group, claim.tree].append((claim.first, claim.last + 1, segment))
     for key, parts in sorted(others.items(), key=lambda one: one[0]):
-        yield from _tasks(proven[key], runs[key], parts)
+        yield from _joined(_tasks(proven[key], runs[key], parts))
+
+
+def _joined(tasks: Iterable[LeafTask]) -> Iterator[LeafTask]:
+    """Yield the tasks of a tree; those that follow each other and read the same segments are one."""
+    held: LeafTask | None = None
+    for task in tasks:
+        if held is not None and _continues(task, held):
+            held = held._replace(end=task.end, skipped=(*held.skipped, *task.skipped))
+            continue
+        if held is not None:
+            yield held
+        held = task
+    if held is not None:
+        yield held
+
+
+def _continues(task: LeafTask, before: LeafTask) -> bool:
+    is_next = before.end == task.first and task.end - before.first <= MOST_LEAVES
+    return is_next and (before.origin, before.others) == (task.origin, task.others)
 
 
 def _tasks(tree: TreeReport, runs: Sequence[tuple[LeafRun, Segment]], parts: _Parts) -> Iterator[LeafTask]:
@@ -105,6 +124,15 @@ def task_basis(task: LeafTask) -> str:
     """Return a digest of all that the result of a task depends on."""
     files = [[(one.name, one.manifest.sha256) for one in some] for some in (task.origin, task.others)]
     return hashlib.sha256(msgspec.msgpack.encode((task[:5], task.skipped, files))).hexdigest()[:32]
+
+
+def names_of_equal(tasks: Mapping[str, LeafTask], found: Iterable[OtherRow]) -> Iterator[str]:
+    """Yield the names of the tasks that have found none of these rows."""
+    differ = {(row.node, row.tree, row.leaf // LEAVES) for row in found}
+    for name, task in tasks.items():
+        ranges = range(task.first // LEAVES, -(-task.end // LEAVES))
+        if not any((task.node, task.tree, at) in differ for at in ranges):
+            yield name
 
 
 def judge_leaves(

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
 from eventd.audit.report.findings import EventEvidence, Finding, Kind
 from eventd.audit.report.report import TreeReport
-from eventd.audit.segments.leaf_comparison import LEAVES, OtherRow
+from eventd.audit.segments.leaf_comparison import LEAVES, MOST_LEAVES, OtherRow
 from eventd.audit.segments.own_digests import DatedDigest
 from eventd.audit.segments.plan import LakePlan
 from eventd.audit.segments.tree_leaves import LeafClaims, LeafRun, TreeLeaves
-from eventd.audit.verdicts.leaf_verdicts import judge_leaves, plan_leaf_tasks, task_basis
+from eventd.audit.verdicts.leaf_verdicts import (
+    judge_leaves,
+    names_of_equal,
+    plan_leaf_tasks,
+    task_basis,
+    task_name,
+)
 from eventd.lake.layout import landing
 from eventd.lake.manifest import Manifest
 from eventd.lake.schema import Ledger
@@ -69,6 +76,18 @@ def test_a_segment_is_only_in_the_tasks_that_it_claims_leaves_of() -> None:
         (LEAVES * 2, ["b"]),
     ]
     assert [len(one.origin) for one in tasks] == [1, 1, 1], "the segment with the leaves before is not near the claim"
+
+
+def test_ranges_in_the_same_segments_are_one_task_up_to_a_limit() -> None:
+    ranges = [LeafClaims("g", TREE, at * LEAVES + 1, (at + 1) * LEAVES - 1) for at in range(10)]
+    whole = (segment("a", 0), own(1, 10 * LEAVES)), (segment("b", 0), TreeLeaves(claims=ranges))
+    tasks = [*plan_leaf_tasks(whole, [report(proven=10 * LEAVES)])]
+    assert [(one.first, one.end) for one in tasks] == [(0, MOST_LEAVES), (MOST_LEAVES, 10 * LEAVES)]
+    named = {task_name(one): one for one in tasks}
+    differs = other_row(1, 2)
+    assert [*names_of_equal(named, [])] == [*named]
+    assert [*names_of_equal(named, [differs])] == [*named][1:]
+    assert [*names_of_equal(named, [replace(differs, leaf=10 * LEAVES - 1)])] == [*named][:1]
 
 
 def test_what_is_not_proven_is_not_compared() -> None:
