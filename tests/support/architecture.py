@@ -425,7 +425,10 @@ RULES = [
         "SQL in store and log",
         "store, log and migrations hold every statement; elsewhere call a function of theirs.",
         sql_in_store_and_log,
-        {"eventd/lake/extract": "reads many ledger rows at once, as columns, which nothing else does"},
+        {
+            "eventd/lake/extract": "reads many ledger rows at once, as columns, which nothing else does",
+            "eventd/simulation/checks/tables.py": "a check that shares a query with the node repeats its errors",
+        },
     ),
     Rule(
         "one file knows the dialect",
@@ -463,6 +466,7 @@ RULES = [
         {
             "eventd/runtime/chance.py": "the chance",
             "eventd/testing.py": "chance from a seed",
+            "eventd/simulation/world/streams.py": "chance from a seed, for each part of a simulation",
             "migrations/versions/0004_books.py": "a migration that has been released stays as it is",
         },
     ),
@@ -513,6 +517,7 @@ RULES = [
             "eventd/cli/demo/nodes.py": "starts nodes, and the commands that it shows, as a user does",
             "eventd/bench/nodes.py": "starts the nodes that it measures, as a user does",
             "eventd/cli/gateway/key_command.py": "asks the operator's program for a key, and waits for it",
+            "eventd/cli/simulate/processes.py": "runs itself on parts of the seeds, and waits for the results",
             "eventd/cli/support/journal.py": "asks the service manager's journal, and waits for it for 30 s",
             "eventd/cli/terminal/editor.py": "opens the operator's editor, and waits until it ends",
             "eventd/audit/spark/java.py": "asks Java for its version, and waits for the answer",
@@ -568,7 +573,10 @@ RULES = [
         "tasks in the node",
         "a task started elsewhere fails unseen and outlives the stop: give the node's supervisor the coroutine to run.",
         tasks_in_the_node,
-        {"eventd/runtime/supervisor.py": "the supervisor"},
+        {
+            "eventd/runtime/supervisor.py": "the supervisor",
+            "eventd/simulation/world": "the processes of simulated machines, which end when the machine says so",
+        },
     ),
     Rule(
         "signals in the commands",

@@ -19,7 +19,7 @@ SUSPENDING = (
     *("database.read", "database.write", "_database.read", "_database.write", "submit", "database.read_for_delivery"),
 )
 """Suffixes of calls that always suspend: a thread, the writer, a timer, `asyncio.wait`."""
-OUTSIDE = ("audit", "bench", "cli", "client", "testing")
+OUTSIDE = ("audit", "bench", "cli", "client", "simulation", "testing")
 """Parts that run in programs of their own: there a loop blocks no other task."""
 BOUNDED = {
     "eventd/api/admin/events/events.py::_append": "ends when the group has the place that the database knows",

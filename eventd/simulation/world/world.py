@@ -1,0 +1,97 @@
+"""The world of one run: a loop, a network, and machines with their disks and clients, all from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from eventd.simulation.world.clock import WallTime
+from eventd.simulation.world.disk import Disk
+from eventd.simulation.world.journal import Journal
+from eventd.simulation.world.life import Life
+from eventd.simulation.world.loop import VirtualLoop
+from eventd.simulation.world.machine import Machine
+from eventd.simulation.world.network import Network
+from eventd.simulation.world.pools import SimulatedPool
+from eventd.simulation.world.requests import ApiClient
+from eventd.simulation.world.sqlite_disk import sqlite_disks
+from eventd.simulation.world.streams import ChanceStreams
+from eventd.simulation.world.topology import Topology, client_of, write_secret
+
+SKEW_SECONDS: Final = 1.0
+"""By how much the wall times of machines without a fault differ at most, from the true one."""
+
+
+class SimulatedWorld:
+    """The machines of one topology. `lost` collects errors that nothing in a node has handled."""
+
+    def __init__(self, topology: Topology, streams: ChanceStreams, folder: Path) -> None:
+        self.topology = topology
+        self.streams = streams
+        self.folder = folder
+        self.journal = Journal()
+        self.lost: list[str] = []
+        self.loop = VirtualLoop()
+        self.network = Network(self.loop, streams)
+        self.loop.network = self.network
+        self.loop.executor = self._executor
+        self.loop.set_exception_handler(self._note_lost)
+        self.disks = sqlite_disks()
+        self.machines = {name: self._make_machine(name) for name in topology.nodes}
+        self.clients = {name: self._make_client(machine) for name, machine in self.machines.items()}
+        self.secret = write_secret(folder)
+
+    def _make_machine(self, name: str) -> Machine:
+        clocks = self.streams.of(f"clock {name}")
+        wall = WallTime(clocks.uniform(-SKEW_SECONDS, SKEW_SECONDS))
+        disk = Disk(self.folder / name, self.streams.of(f"disk {name}"))
+        machine = Machine(name, self.network, disk, self.disks, self.streams, wall)
+        machine.on_change = self._note_change
+        return machine
+
+    def _make_client(self, machine: Machine) -> ApiClient:
+        host = client_of(machine.name)
+        return ApiClient(self.loop, Life(host, 1, self.network.add(host)), machine, self.journal)
+
+    def _note_change(self, what: str, machine: Machine) -> None:
+        self.journal.changes.append((self.loop.time(), what, machine.name))
+        self.loop.note(f"{machine.name} {what}")
+
+    def _note_lost(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.lost.append(f"{context.get('message')}: {error!r}")
+
+    def _executor(self, life: Life | None) -> SimulatedPool:
+        assert life is not None, "the simulation itself has no threads"
+        return self.machines[life.host].executor()
+
+    def documents(self, node: str) -> list[dict[str, Any]]:
+        """Return the resources of a node."""
+        addresses = {name: machine.address for name, machine in self.machines.items()}
+        return self.topology.documents(node, addresses, self.secret)
+
+    def start(self, work: Any) -> asyncio.Task[Any]:
+        """Start a coroutine of the simulation itself."""
+        task: asyncio.Task[Any] = self.loop.create_task(work)
+        return task
+
+    @contextmanager
+    def running(self) -> Iterator[Callable[[Any], Any]]:
+        """Yield a function that runs a coroutine of the simulation to its end; afterwards the world is over."""
+        with self.disks.installed(self._find_disk, self.streams.of("sqlite")):
+            asyncio.set_event_loop(self.loop)
+            try:
+                yield self.loop.run_until_complete
+            finally:
+                asyncio.set_event_loop(None)
+                for machine in self.machines.values():
+                    machine.bury()
+                self.loop.end()
+
+    def _find_disk(self, path: str) -> Disk | None:
+        folder = Path(path).parent
+        machine = self.machines.get(folder.parent.name)
+        return machine.disk if machine is not None and machine.disk.folder == folder else None
