@@ -1,0 +1,70 @@
+"""Waits until the nodes rest: every link runs, and has nothing left to send."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eventd.simulation.world.journal import Asked
+from eventd.simulation.world.requests import ApiClient
+from eventd.simulation.world.topology import GROUP
+from eventd.simulation.world.world import SimulatedWorld
+
+REST_SECONDS: Final = 300.0
+"""Virtual seconds after the last fault within which the nodes must rest."""
+LOOK_SECONDS: Final = 1.0
+
+
+class NoRest(Exception):
+    """The nodes do not rest; the text says what they still have to do."""
+
+
+async def await_rest(world: SimulatedWorld) -> None:
+    """Return when the nodes rest. Raises `NoRest` after `REST_SECONDS`."""
+    until = world.loop.time() + REST_SECONDS
+    while True:
+        busy = [why for client in world.clients.values() for why in await client.life.start(_unrest(world, client))]
+        if not busy:
+            return
+        if world.loop.time() > until:
+            raise NoRest("; ".join(busy))
+        await world.loop.pause(LOOK_SECONDS)
+
+
+async def _unrest(world: SimulatedWorld, client: ApiClient) -> list[str]:
+    name = client.machine.name
+    reply = await client.ask("links", "GET", f"/groups/{GROUP}/links")
+    if not reply.is_good:
+        return [f"{name} answers {reply.status}"]
+    peers = {link.dest for link in world.topology.links if link.source == name}
+    shown = {link["peer"]: link for link in reply.document["outbound"]}
+    busy = [f"{name} has no link to {peer}" for peer in sorted(peers - shown.keys())]
+    return [*busy, *(f"{name}>{peer}: {_words(link)}" for peer, link in shown.items() if not _rests(link))]
+
+
+def _rests(link: dict[str, Any]) -> bool:
+    return link["state"] == "running" and not link["lagEvents"] and not link["repairs"]
+
+
+def _words(link: dict[str, Any]) -> dict[str, Any]:
+    return {name: link[name] for name in ("state", "reason", "lastError", "lagEvents", "repairs")}
+
+
+async def list_all(world: SimulatedWorld, client: ApiClient) -> list[dict[str, Any]] | None:
+    """Ask for all events of the group; return them in the node's order, or None without an answer.
+
+    The whole list is one entry of the journal, a `listing`, which was asked when its first page was.
+    """
+    found: list[dict[str, Any]] = []
+    asked_at, after = world.loop.time(), ""
+    while True:
+        query = f"?limit=1000&includeExpired=true{f'&after={after}' if after else ''}"
+        reply = await client.ask("list", "GET", f"/groups/{GROUP}/events{query}")
+        if not reply.is_good:
+            return None
+        found += reply.document["events"]
+        after = reply.document["next"] or ""
+        if not after:
+            break
+    listing = Asked("listing", client.machine.name, asked_at, world.loop.time(), 200, None, found)
+    world.journal.add(listing)
+    return found

@@ -1,0 +1,156 @@
+"""Checks of the tables of a node that was stopped, read from its file with SQL of their own."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from eventd.simulation.checks.violation import Violation
+from eventd.simulation.world.clock import EPOCH
+from eventd.simulation.world.loop import BEGIN
+from eventd.simulation.world.topology import GROUP, Topology
+
+
+class TableEvent(NamedTuple):
+    """A record of the group as it is stored; `path` are the nodes that it came through."""
+
+    position: int
+    seq: int
+    path: str
+    event: dict[str, Any]
+
+
+class StoredTables:
+    """The tables of the node `host`, in a database that no process has open."""
+
+    def __init__(self, host: str, file: Path, topology: Topology, at: float) -> None:
+        self._host = host
+        self._topology = topology
+        self._at = at
+        with closing(sqlite3.connect(file)) as database:
+            database.row_factory = sqlite3.Row
+            self._damage = [str(line) for (line,) in database.execute("PRAGMA integrity_check(20)") if line != "ok"]
+            self._rows = {name: _rows(database, name) for name in _TABLES}
+            [(self._topic,)] = database.execute("SELECT id FROM topics WHERE name = ?", (f"group:{GROUP}",)).fetchall()
+        self._events = list(self._stored())
+
+    def _stored(self) -> Iterator[TableEvent]:
+        for block in self._rows["blocks"]:
+            paths = json.loads(block["paths"]) if block["paths"] else []
+            lines = block["text"].split("\n")[: block["records"]]
+            for number, line in enumerate(lines):
+                path, body = (paths[0], line) if len(paths) == 1 else line.split("\t", 1)
+                yield TableEvent(block["position"] + number, block["seq"] + number, path, json.loads(body))
+
+    def violations(self) -> Iterator[Violation]:
+        """Yield what is wrong."""
+        if self._damage:
+            yield self._found("V7", f"the database is damaged: {'; '.join(self._damage)}")
+            return
+        yield from self._positions()
+        yield from self._records()
+        yield from self._epochs()
+        yield from self._ranges()
+        yield from self._receipts()
+
+    def delivered(self, begin: float, end: float) -> int:
+        """Return how many batches were acknowledged between two times of the loop."""
+        times = [(row["acked_at"] / 1e6 - EPOCH) + BEGIN for row in self._rows["batches"] if row["status"] == 200]
+        return sum(begin <= at <= end for at in times)
+
+    def _found(self, invariant: str, detail: str) -> Violation:
+        return Violation(invariant, self._host, detail, self._at)
+
+    def _positions(self) -> Iterator[Violation]:
+        """V7: the positions of all topics are 1 to the head without a hole, and so are the seqs of the group."""
+        [head] = self._rows["log_heads"]
+        expected = 1
+        for event in self._events:
+            if event.position != expected:
+                yield self._found("V7", f"position {event.position} follows {expected - 1}")
+                return
+            expected += 1
+        if head["next_position"] != expected:
+            yield self._found("V7", f"the head is {head['next_position']}, and the last position {expected - 1}")
+        seqs = [event.seq for event in self._events]
+        if seqs != list(range(1, len(seqs) + 1)):
+            yield self._found("V7", "the seqs of the group have a hole")
+
+    def _records(self) -> Iterator[Violation]:
+        """V5: an event has one record, and more of them only with a later expiry each."""
+        expiries: dict[str, str] = {}
+        for event in self._events:
+            name, expires = event.event["id"], event.event["expiresAt"]
+            if name in expiries and not _is_later(expires, expiries[name]):
+                yield self._found("V5", f"{name} is stored twice, the second time at {event.position}")
+                return
+            expiries[name] = expires
+        known = {row["event_id"] for row in self._rows["event_ids"]}
+        if known != expiries.keys():
+            yield self._found("V5", f"the remembered ids differ from the stored ones: {known ^ expiries.keys()}")
+
+    def _epochs(self) -> Iterator[Violation]:
+        """V16: nothing in this run is a reason for a new epoch."""
+        [head] = self._rows["log_heads"]
+        epochs = {head["epoch"], *(row["epoch"] for row in self._rows["batches"])}
+        if len(epochs) > 1:
+            yield self._found("V16", f"the log has {len(epochs)} epochs")
+        for gap in self._rows["inbound_gaps"]:
+            yield self._found("V10", f"a gap of {gap['node']} without a loss: {gap['after']} to {gap['upto']}")
+        for letter in self._rows["dead_letters"]:
+            yield self._found("V4", f"a dead letter without a cause: {letter['event_id']}, {letter['reason']}")
+
+    def _ranges(self) -> Iterator[Violation]:
+        """V8: every record below a cursor that its link carries is in a batch that the peer has acknowledged."""
+        for link in self._topology.links:
+            if link.source != self._host:
+                continue
+            name = f"peer:{GROUP}/{link.dest}"
+            cursors = [row for row in self._rows["cursors"] if row["name"] == name]
+            if not cursors:
+                yield self._found("V8", f"no cursor for {link.dest}")
+                continue
+            batches = [row for row in self._rows["batches"] if row["cursor"] == name and row["status"] == 200]
+            covered = sorted((row["after"], row["upto"]) for row in batches if not row["picked"])
+            for event in self._events:
+                if event.position > cursors[0]["position"] or not self._carries(link.dest, event, relay=link.relay):
+                    continue
+                if not any(after < event.position <= upto for after, upto in covered):
+                    yield self._found("V8", f"position {event.position} is below the cursor of {link.dest}, and unsent")
+                    break
+
+    def _carries(self, dest: str, event: TableEvent, *, relay: bool) -> bool:
+        source = event.event.get("sourceNode", "")
+        return source != dest and dest not in event.path and (relay or source == self._host)
+
+    def _receipts(self) -> Iterator[Violation]:
+        """V9: a receipt accounts for every event of its batch."""
+        for row in self._rows["batches"]:
+            if row["status"] != 200 or not row["receipt"]:
+                continue
+            try:
+                receipt = json.loads(row["receipt"])
+            except ValueError:
+                continue
+            counts = [receipt.get(word) for word in ("accepted", "duplicates", "refused")]
+            if all(isinstance(count, int) for count in counts) and sum(counts) != row["events"]:
+                yield self._found("V9", f"the receipt of {row['batch_id']} counts {counts}, not {row['events']} events")
+                return
+
+
+_TABLES = ("log_heads", "blocks", "event_ids", "cursors", "batches", "inbound_links", "inbound_gaps", "dead_letters")
+_ORDERS = {"blocks": " ORDER BY position", "batches": " ORDER BY id"}
+_NEVER = "0001-01-01T00:00:00Z"
+
+
+def _rows(database: sqlite3.Connection, table: str) -> list[sqlite3.Row]:
+    return database.execute(f"SELECT * FROM {table}{_ORDERS.get(table, '')}").fetchall()
+
+
+def _is_later(expires: str, before: str) -> bool:
+    """Return whether an expiry is later than another one; the zero time means never."""
+    return before != _NEVER and (expires == _NEVER or expires > before)

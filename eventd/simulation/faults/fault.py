@@ -1,0 +1,113 @@
+"""A fault as data, and how the faults of a run are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from eventd.simulation.world.streams import ChanceStreams, Stream
+from eventd.simulation.world.topology import Topology, client_of
+
+
+class FaultKind(StrEnum):
+    """The kinds of faults."""
+
+    KILL = "kill"  # the process ends, and starts again after a while
+    POWER = "power"  # the machine loses its power
+    STOP = "stop"  # the node is stopped in order
+    FREEZE = "freeze"  # the process stands still
+    WALL = "wall"  # nothing passes from one machine to another, or connections are refused or break
+    CUT = "cut"  # connections break in the middle of what is sent
+    SLOW = "slow"  # the network is slow
+    SLOW_DISK = "slow disk"
+    DISK = "disk"  # the disk fails, is full, or does not sync
+    CLOCK = "clock"  # the wall time is set
+    AT_JOB = "at job"  # killed, or without power, when the process has done so many further jobs
+    AT_ANSWER = "at answer"  # the same, when a client gets its next answer
+
+
+AIMED: Final = (FaultKind.AT_JOB, FaultKind.AT_ANSWER)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something happens to the machine `target`, `at` seconds after the begin of the load, for `seconds`.
+
+    `other` is the second machine of a fault of the network: what goes from the target to it is concerned. `mode`,
+    `amount` and `number` mean what the kind says.
+    """
+
+    at: float
+    kind: str
+    target: str
+    seconds: float
+    other: str = ""
+    mode: str = ""
+    amount: float = 0.0
+    number: int = 0
+
+    def __str__(self) -> str:
+        where = f"{self.target}>{self.other}" if self.other else self.target
+        words = [self.kind, where, self.mode, f"{self.amount:g}" if self.amount else ""]
+        words += [f"number {self.number}" if self.number else "", f"for {self.seconds:.3f} s"]
+        return f"{self.at:.3f} s " + " ".join(word for word in words if word)
+
+
+def draw_faults(streams: ChanceStreams, topology: Topology, seconds: float) -> list[Fault]:
+    """Return the faults of a run, each kind and place from a stream of its own, by time.
+
+    Half of the kinds, drawn by the seed, are left out: a fault that hides others must not do so in every run.
+    """
+    chosen = streams.of("kinds of faults")
+    kinds = [kind for kind in FaultKind if kind not in AIMED and chosen.random() < 0.5]
+    intensity = chosen.choice((1.0, 1.0, 2.0))
+    faults: list[Fault] = []
+    for kind in kinds:
+        for host in topology.nodes:
+            stream = streams.of(f"fault {kind} {host}")
+            times = _times(stream, seconds, intensity / (len(topology.nodes) * max(1, len(kinds))))
+            faults.extend(_draw(stream, kind, host, topology, at) for at in times)
+    for number in range(2):
+        stream = streams.of(f"aimed fault {number}")
+        at = stream.uniform(0, seconds * 0.8)
+        faults.append(_draw(stream, stream.choice(AIMED), stream.choice(topology.nodes), topology, at))
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def _times(stream: Stream, seconds: float, share: float) -> Iterator[float]:
+    """Yield random times, about eight in a run if `share` is 1."""
+    at = stream.expovariate(8 * share / seconds)
+    while at < seconds:
+        yield at
+        at += stream.expovariate(8 * share / seconds)
+
+
+def _draw(stream: Stream, kind: FaultKind, host: str, topology: Topology, at: float) -> Fault:
+    other = stream.choice([name for name in topology.nodes if name != host])
+    down = stream.choice((0.05, 0.5, 2.0)) * stream.uniform(0.2, 1.5)
+    power = "power" if stream.random() < 0.5 else "kill"
+    at = round(at, 6)
+    match kind:
+        case FaultKind.WALL:
+            mode = stream.choice(("drop", "drop", "refuse", "break"))
+            return Fault(at, kind, host, stream.uniform(0.1, 6.0), other, mode, amount=stream.randint(0, 1))
+        case FaultKind.CUT:
+            other = stream.choice((other, client_of(host)))
+            return Fault(at, kind, host, stream.uniform(0.5, 5.0), other, amount=stream.choice((0.02, 0.1, 0.4)))
+        case FaultKind.SLOW:
+            return Fault(at, kind, host, stream.uniform(0.5, 5.0), other, amount=stream.choice((0.05, 0.3, 1.0)))
+        case FaultKind.SLOW_DISK:
+            return Fault(at, kind, host, stream.uniform(0.5, 5.0), amount=stream.choice((0.02, 0.2)))
+        case FaultKind.DISK:
+            return Fault(at, kind, host, stream.uniform(0.1, 3.0), mode=stream.choice(("errors", "full", "sync")))
+        case FaultKind.CLOCK:
+            return Fault(at, kind, host, stream.uniform(0.5, 8.0), amount=stream.choice((-3600, -30, -2, 2, 30, 3600)))
+        case FaultKind.FREEZE:
+            return Fault(at, kind, host, stream.choice((0.2, 2.0, 12.0)) * stream.uniform(0.5, 1.5))
+        case FaultKind.AT_JOB:
+            return Fault(at, kind, host, down, mode=power, number=stream.randint(1, stream.choice((5, 40, 200))))
+        case FaultKind.AT_ANSWER:
+            return Fault(at, kind, host, down, mode=power, number=stream.randint(1, 8))
+    return Fault(at, kind, host, down)

@@ -1,0 +1,51 @@
+"""The plan of a run: topology, load and faults, drawn from a seed before anything happens, and readable as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from eventd.simulation.faults.fault import Fault, draw_faults
+from eventd.simulation.load.kinds import draw_load
+from eventd.simulation.load.step import LoadStep
+from eventd.simulation.world.streams import ChanceStreams
+from eventd.simulation.world.topology import Topology, draw_topology
+
+LENGTHS: Final = (6.0, 12.0, 30.0)
+"""The lengths of loads, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationPlan:
+    """All that is decided before a run. `seed` also seeds the chance of nodes, network and disks during it."""
+
+    seed: int
+    topology: Topology
+    load: list[LoadStep]
+    faults: list[Fault]
+
+    def to_json(self) -> bytes:
+        """Return the plan as JSON, readable by `plan_from_json`."""
+        return msgspec.json.format(msgspec.json.encode(self))
+
+    def lines(self) -> list[str]:
+        """Return the plan as readable text."""
+        links = ", ".join(f"{link.source}>{link.dest}{' relay' * link.relay}" for link in self.topology.links)
+        first = f"seed {self.seed}: {self.topology.shape}, history {self.topology.history}, links {links},"
+        return [f"{first} {len(self.load)} units", *(str(fault) for fault in self.faults)]
+
+
+def draw_plan(seed: int) -> SimulationPlan:
+    """Return the plan of a seed: the same on every machine."""
+    streams = ChanceStreams(seed)
+    topology = draw_topology(streams.of("topology"))
+    seconds = streams.of("length").choices(LENGTHS, (5, 3, 1))[0]
+    load = draw_load(streams, topology, seconds)
+    return SimulationPlan(seed, topology, load, draw_faults(streams, topology, seconds))
+
+
+def plan_from_json(text: bytes) -> SimulationPlan:
+    """Return the plan that `to_json` has written. Raises `msgspec.DecodeError`."""
+    return msgspec.json.decode(text, type=SimulationPlan)

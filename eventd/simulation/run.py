@@ -1,0 +1,242 @@
+"""One run: the plan is played in a world of its own, and then everything is checked."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web_app
+
+from eventd.simulation.checks.answers import AnswerReference
+from eventd.simulation.checks.rest import NoRest, await_rest, list_all
+from eventd.simulation.checks.tables import StoredTables
+from eventd.simulation.checks.violation import Violation
+from eventd.simulation.faults.inflict import Misfortune, NoStart
+from eventd.simulation.load.kinds import perform_load
+from eventd.simulation.plan import SimulationPlan
+from eventd.simulation.world.loop import BEGIN, Stuck
+from eventd.simulation.world.requests import ApiClient
+from eventd.simulation.world.streams import ChanceStreams
+from eventd.simulation.world.world import SimulatedWorld
+
+APPLY_SECONDS = 60.0
+"""Virtual seconds in which the nodes must take their resources."""
+LEAST_ACKNOWLEDGED = 0.8
+"""The share of the planned units that must be acknowledged for a run to count."""
+
+
+@dataclass(slots=True)
+class SimulationResult:
+    """What a run did and found. `sum` identifies its steps; `counts`: whether it was worth its time."""
+
+    seed: int
+    violations: list[Violation] = field(default_factory=list)
+    acknowledged: int = 0
+    units: int = 0
+    units_acknowledged: int = 0
+    delivered: int = 0
+    """Batches that were delivered between two faults."""
+    faults: dict[str, int] = field(default_factory=dict)
+    kills: int = 0
+    power_losses: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    """Virtual seconds."""
+    sum: int = 0
+
+    @property
+    def counts(self) -> bool:
+        """Return whether enough was acknowledged and delivered, so that the absence of violations means something."""
+        enough = self.units_acknowledged >= LEAST_ACKNOWLEDGED * self.units
+        return enough and self.units > 0 and (self.delivered > 0 or sum(self.faults.values()) < 2)
+
+
+class SimulationRun:
+    """Plays one plan. `trace` is called with a line for each step."""
+
+    def __init__(self, plan: SimulationPlan, folder: Path, trace: Callable[[str], None] | None = None) -> None:
+        self.plan = plan
+        self.result = SimulationResult(plan.seed)
+        self.world = SimulatedWorld(plan.topology, ChanceStreams(plan.seed), folder)
+        self.world.loop.trace = trace
+        self.misfortune = Misfortune(self.world, plan.faults)
+        self._span = (0.0, 0.0)
+
+    def play(self) -> SimulationResult:
+        """Play the plan, check everything, and return what was found."""
+        found = self.result
+        with _errors_logged() as errors, self.world.running() as run:
+            try:
+                final = run(self._live())
+                run(self._stop())
+                found.violations += self._judge(final)
+            except NoRest as error:
+                self._violate("V1", "all", f"no rest: {error}")
+                found.violations[:0] = self._reference().violations({})  # perhaps the cause
+            except (NoStart, Stuck) as error:
+                self._violate("V19", "all", str(error))
+            except Exception as error:
+                self._violate("V31", "all", f"{type(error).__name__}: {error}")
+            found.violations += self._unhandled(errors)
+        self._figures()
+        return found
+
+    async def _live(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the lists of all nodes at rest."""
+        world = self.world
+        for machine in world.machines.values():
+            await machine.start()
+        for client in world.clients.values():
+            await client.life.start(_apply(world, client))
+        for machine in world.machines.values():
+            machine.on_ready = self._look
+        begin = world.loop.time()
+        strikes = world.start(self.misfortune.strike())
+        await perform_load(world, self.plan.load)
+        await strikes
+        self._span = (begin, world.loop.time())
+        await self.misfortune.calm()
+        await await_rest(world)
+        return {name: await client.life.start(_list(world, client)) for name, client in world.clients.items()}
+
+    def _look(self, name: str) -> None:
+        """Ask a node that has started again for all of its events."""
+        client = self.world.clients[name]
+        client.life.start(list_all(self.world, client))
+
+    async def _stop(self) -> None:
+        for machine in self.world.machines.values():
+            await machine.stop()
+
+    def _judge(self, final: dict[str, list[dict[str, Any]]]) -> list[Violation]:
+        topology = self.plan.topology
+        found = list(self._reference().violations(final))
+        at = self.world.loop.time() - BEGIN
+        for name, machine in self.world.machines.items():
+            tables = StoredTables(name, machine.disk.folder / "eventd.db", topology, at)
+            found += tables.violations()
+            self.result.delivered += tables.delivered(*self._span)
+        return found
+
+    def _reference(self) -> AnswerReference:
+        reference = AnswerReference(self.world.journal, self.plan.topology, BEGIN)
+        self.result.acknowledged = reference.acknowledged
+        return reference
+
+    def _unhandled(self, errors: list[str]) -> Iterator[Violation]:
+        """Yield the errors that nothing has handled: of the nodes, and of the simulation's own tasks."""
+        at = self.world.loop.time() - BEGIN
+        yield from (Violation("V31", "all", text, at) for text in self.world.lost)
+        if not self.misfortune.bad_disks:
+            yield from (Violation("V31", "all", text, at) for text in errors)
+
+    def _violate(self, invariant: str, host: str, detail: str) -> None:
+        self.result.violations.append(Violation(invariant, host, detail, self.world.loop.time() - BEGIN))
+
+    def _figures(self) -> None:
+        found, world = self.result, self.world
+        found.units = len(self.plan.load)
+        good = [asked for asked in world.journal.of("emit") if asked.is_good]
+        found.units_acknowledged = len(good)
+        found.faults = self.misfortune.inflicted
+        found.kills, found.power_losses = world.journal.count("kill"), world.journal.count("power")
+        found.steps, found.sum = world.loop.steps, world.loop.sum
+        found.seconds = world.loop.time() - BEGIN
+
+
+async def _apply(world: SimulatedWorld, client: ApiClient) -> None:
+    text = "\n---\n".join(msgspec.json.encode(each).decode() for each in world.documents(client.machine.name))
+    reply = await client.ask("apply", "POST", "/resources/apply", {"sources": [{"name": "plan", "text": text}]})
+    if not reply.is_good:
+        raise RuntimeError(f"the resources of {client.machine.name} were refused: {reply}")
+
+
+async def _list(world: SimulatedWorld, client: ApiClient) -> list[dict[str, Any]]:
+    found = await list_all(world, client)
+    if found is None:
+        raise NoRest(f"{client.machine.name} does not list its events")
+    return found
+
+
+class _Errors(logging.Handler):
+    """Collects the log lines of nodes that report errors."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self.lines.append(f"{record.name}: {record.getMessage()}{f': {error!r}' if error else ''}")
+
+
+@contextmanager
+def _errors_logged() -> Iterator[list[str]]:
+    """Yield a list that gets the error lines of nodes, which are not shown meanwhile."""
+    logger = logging.getLogger("eventd")
+    handler = _Errors()
+    before = logger.propagate, logger.level
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.ERROR)
+    try:
+        yield handler.lines
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before[0]
+        logger.setLevel(before[1])
+
+
+def play(
+    plan: SimulationPlan, trace: Callable[[str], None] | None = None, within: Path | None = None
+) -> SimulationResult:
+    """Play a plan in a new folder below `within`, which is removed afterwards; return what was found."""
+    folder = Path(tempfile.mkdtemp(prefix="eventd-simulation-", dir=within))
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return SimulationRun(plan, folder, trace).play()
+    finally:
+        _forget_applications()
+        with _unwinding_quietly():
+            gc.collect()
+            gc.collect()  # what the first one has unwound
+        if was_on:
+            gc.enable()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _forget_applications() -> None:
+    """Empty the cache in which aiohttp keeps applications, and with them all that is left of a run."""
+    cached = getattr(web_app, "_cached_build_middleware", None)
+    if cached is not None:
+        cached.cache_clear()
+
+
+@contextmanager
+def _unwinding_quietly() -> Iterator[None]:
+    """Do not show what happens in the coroutines of dead processes, which unwind when they are collected."""
+    hook, disabled = sys.unraisablehook, logging.root.manager.disable
+    sys.unraisablehook = _ignore
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+        sys.unraisablehook = hook
+
+
+def _ignore(_unraisable: object) -> None:
+    """Show nothing."""

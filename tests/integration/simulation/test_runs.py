@@ -1,0 +1,71 @@
+"""Whole nodes on virtual time: what is acknowledged stays under faults, runs repeat themselves, and bugs are found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eventd.simulation.plan import draw_plan
+from eventd.simulation.run import SimulationResult, play
+from eventd.simulation.world.topology import SHAPES
+from tests.support.seeded_bugs import BUGS
+
+SEEDS = (2, 3, 5, 6, 7, 10)
+"""Short runs that together have every kind of fault."""
+FOUND_BY = {
+    "acknowledge_before_commit": (2, "V3"),
+    "leave_out_syncs": (6, "V3"),
+    "move_cursor_without_receipt": (6, "V4"),
+}
+"""The seed that finds each seeded bug, and the invariant that it must name."""
+
+
+def run(seed: int, folder: Path) -> SimulationResult:
+    return play(draw_plan(seed), within=folder)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_run_violates_nothing(seed: int, tmp_path: Path) -> None:
+    result = run(seed, tmp_path)
+    assert result.violations == []
+    assert result.counts
+    assert result.acknowledged > 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_shape_carries_every_event(shape: str, tmp_path: Path) -> None:
+    plan = next(plan for plan in map(draw_plan, range(1000)) if plan.topology.shape == shape and len(plan.load) < 40)
+    result = play(plan, within=tmp_path)
+    assert result.violations == []
+    assert result.delivered
+
+
+def test_a_seed_repeats_itself_step_by_step(tmp_path: Path) -> None:
+    first, second = run(2, tmp_path), run(2, tmp_path)
+    assert (first.sum, first.steps, first.seconds) == (second.sum, second.steps, second.seconds)
+
+
+def test_a_seed_has_the_same_steps_in_two_processes() -> None:
+    def sums(first: int, seeds: int) -> dict[str, str]:
+        words = ["simulate", "--from", str(first), "--seeds", str(seeds), "-o", "json"]
+        command = [sys.executable, "-m", "eventd.cli.routerd_eventd", *words]
+        found: dict[str, str] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["sums"]
+        return found
+
+    assert sums(2, 2)["3"] == sums(3, 1)["3"]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_seeded_bug_is_found(bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed, invariant = FOUND_BY[bug]
+    BUGS[bug](monkeypatch)
+    assert invariant in {violation.invariant for violation in run(seed, tmp_path).violations}
+
+
+def test_nothing_of_a_run_is_left_behind(tmp_path: Path) -> None:
+    run(2, tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,60 @@
+"""Plans: drawn from the seed alone, readable as JSON, and with streams that do not disturb each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eventd.simulation.faults.fault import FaultKind
+from eventd.simulation.plan import draw_plan, plan_from_json
+from eventd.simulation.world.topology import SHAPES, PlannedLink, Topology
+
+SEEDS = range(60)
+
+
+def test_a_seed_gives_one_plan() -> None:
+    assert draw_plan(7) == draw_plan(7)
+    assert draw_plan(7) != draw_plan(8)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plan_is_the_same_after_json(seed: int) -> None:
+    plan = draw_plan(seed)
+    assert plan_from_json(plan.to_json()) == plan
+
+
+def test_the_plans_of_some_seeds_cover_every_shape_and_every_fault() -> None:
+    plans = [draw_plan(seed) for seed in SEEDS]
+    assert {plan.topology.shape for plan in plans} == set(SHAPES)
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)
+
+
+def test_every_plan_has_aimed_faults_and_leaves_out_some_kinds() -> None:
+    for plan in map(draw_plan, SEEDS):
+        kinds = {fault.kind for fault in plan.faults}
+        assert kinds & {FaultKind.AT_JOB, FaultKind.AT_ANSWER}
+        assert kinds < set(FaultKind)
+
+
+def test_some_units_repeat_an_id_and_some_refresh_one() -> None:
+    ids: list[str] = []
+    refreshed = 0
+    for step in draw_plan(4).load:
+        ids += [event["id"] for event in step.data["events"]]
+        refreshed += any("expiresAt" in event for event in step.data["events"])
+    assert len(set(ids)) < len(ids)
+    assert refreshed
+
+
+def test_a_plan_without_one_of_its_faults_keeps_the_others() -> None:
+    plan = draw_plan(4)
+    without = replace(plan, faults=plan.faults[1:])
+    assert plan_from_json(without.to_json()).faults == plan.faults[1:]
+
+
+def test_events_reach_the_nodes_behind_a_relay_only() -> None:
+    links = [PlannedLink("a", "b", relay=False), PlannedLink("b", "c", relay=True), PlannedLink("c", "d", relay=False)]
+    topology = Topology("chain", ["a", "b", "c", "d"], links)
+    assert topology.reached("a") == {"a", "b", "c"}
+    assert topology.reached("c") == {"c", "d"}
