@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants bench chaos docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
+.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants bench chaos simulate docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -186,6 +186,13 @@ MINUTES ?= 60
 
 chaos: venv ## meshes of real nodes under faults for an hour (SEED=0 draws one; MINUTES=0 repeats one seed)
 	@$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) $(ARGS)
+
+SEEDS ?= 50
+FROM ?= 1
+JOBS ?= 1
+
+simulate: venv ## whole nodes on virtual time with faults (SEEDS=50 FROM=1 JOBS=1; ARGS="--seed 4711 --trace" repeats one)
+	@$(WITH_SCRATCH) $(BIN)/routerd-eventd simulate $(if $(findstring --seed,$(ARGS)),,--seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)) $(ARGS)
 
 spark-zip: venv-audit ## what a Spark cluster is given, in build/spark: our code as a zip, what it needs as an archive
 	@$(BIN)/python -m eventd.audit.spark.packing build/spark $(ARGS)

@@ -285,6 +285,31 @@ def probe(
 
 
 @app.command(cls=Command)
+def simulate(
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of runs.")] = 50,
+    first: Annotated[
+        int, typer.Option("--from", min=0, help="Seed of the first run; each next one is one higher.")
+    ] = 1,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Play only this seed, and show its plan.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="With --seed, show every step.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes that share the runs.")] = 1,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
+) -> None:
+    """Run whole nodes on virtual time with faults, and check that nothing is lost; exits with status 4 otherwise.
+
+    It proves the Python and the SQLite of this machine with the code of the node, and touches no data.
+    """
+    from eventd.cli.simulate import simulate as simulation
+
+    if trace and seed is None:
+        raise typer.BadParameter("--trace shows one run: name it with --seed")
+    if seed is not None:
+        simulation.run_seed(seed, trace=trace)
+        return
+    simulation.run_seeds(first, seeds, jobs=jobs, output=output)
+
+
+@app.command(cls=Command)
 def version() -> None:
     """Show the version."""
     print(f"routerd-eventd {eventd.__version__}")

@@ -119,6 +119,12 @@ def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
     return {name: environ[name] for name in names if environ.get(name)}
 
 
+def unseeded_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment for a Python whose order of sets is the same in every process."""
+    environ = os.environ if environ is None else environ
+    return {**environ, "PYTHONHASHSEED": "0"}
+
+
 def export_variables(values: Mapping[str, str]) -> None:
     """Set variables in the environment of this process, which a program started by a library inherits."""
     os.environ.update(values)
