@@ -32,8 +32,8 @@ from federation.lenient import parse_time
 class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """An event as a client writes it; missing members are filled in later.
 
-    `recordedAt`, `seq`, `path` and `returned`, which listings show, are accepted and ignored: a listing can be emitted
-    elsewhere.
+    `recordedAt`, `seq`, `path`, `returned`, `history` and `refuted`, which listings show, are accepted and ignored: a
+    listing can be emitted elsewhere.
     """
 
     id: str | None = None
@@ -50,6 +50,8 @@ class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     seq: Any = None
     path: Any = None
     returned: Any = None
+    history: Any = None
+    refuted: Any = None
 
 
 _MEMBER_BYTES = 6
@@ -215,7 +217,11 @@ def _reword(text: str) -> str:
     if unknown := re.match(r"Object contains unknown field `(.*)`", text):
         name = shorten(unknown[1])
         close = difflib.get_close_matches(name, MEMBERS, 1, 0.7)
-        meant = f"did you mean {close[0]}?" if close else f"an event has {', '.join(MEMBERS[:-4])}"
+        meant = (
+            f"did you mean {close[0]}?"
+            if close
+            else f"an event has {', '.join(MEMBERS[: MEMBERS.index('recordedAt')])}"
+        )
         return f"unknown member {name} ({meant})"
     if wrong := re.match(r"Expected `([^`]*)`, got `([^`]*)`(?: - at `\$\.?([^`]*)`)?", text):
         wanted, got, where = wrong[1].removesuffix(" | null"), wrong[2], wrong[3]

@@ -16,10 +16,13 @@ from eventd.api.framework.operations import Services
 from eventd.errors import Conflict, Full, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish, StaleDeclaration
+from eventd.log.history.hints import keep_hints
+from eventd.log.history.refuted import RefutedRecord, keep_refuted
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock, draft
+from federation.history.leaf_hints import LeafPlace
 from tests.support.declared import declare, group
 from tests.support.group_ledger import GroupLedger
 
@@ -390,3 +393,23 @@ async def test_what_was_made_for_another_declaration_is_not_written(books: Group
     with pytest.raises(StaleDeclaration):
         await books.log.submit(Publish(topic, [draft("a")], declared=0))
     assert await ids(books) == []
+
+
+async def test_events_are_listed_by_the_result_of_their_check(log: EventLog, clock: ManualClock) -> None:
+    books = GroupLedger(log, clock)
+    await books.declare(spec="history: {mode: verify}")
+    topic = await log.topic("group:g")
+    *_, forged, late = await books.publish(draft("own"), *(draft(name, path="b,hub") for name in ("old", "bad", "new")))
+    await log.database.write(keep_refuted, topic, RefutedRecord(forged, "bad", "eventd/g/b/tree", 7, NOW))
+    await log.database.write(keep_hints, topic, [LeafPlace(late, 9, "t" * 16)], [late], [late], NOW)
+
+    found = {state: await ids(books, history=state) for state in ("waiting", "verified", "unproven", "refuted")}
+    assert found == {"waiting": ["new"], "verified": [], "unproven": ["old"], "refuted": ["bad"]}
+    shown = (await books.call("events.list", group="g"))["events"]
+    assert [one.get("history") for one in shown] == [None, "unproven", "refuted", "waiting"]
+    assert (await books.call("events.describe", group="g", id="new"))["event"]["history"] == "waiting"
+    assert [one["result"] for one in await emit(books, *shown)] == ["duplicate", "duplicate", "new", "duplicate"]
+    assert (await books.call("history.status", group="g"))["groups"][0]["waiting"] == 1
+    await books.declare(spec="history: {mode: record}")
+    with pytest.raises(Invalid, match=r"its history\.mode is record"):
+        await ids(books, history="waiting")
