@@ -30,6 +30,7 @@ class EventQuery:
     which this node stored the record. With `now`, events that have expired by that time are
     left out. `after` and `before` are positions for paging, exclusive. A page holds at most `limit` records and
     `max_bytes` of their bodies, which the first record may exceed. `newest`: from the last position to the first.
+    `refuted`: also refuted records whose id leads to another record by now, or to none.
     """
 
     topic_id: int
@@ -49,6 +50,7 @@ class EventQuery:
     payload: Sequence[tuple[str, str]] = ()
     stored_since: int | None = None
     stored_until: int | None = None
+    refuted: bool = False
 
     def fits(self, record: Record) -> bool:
         """Return whether a record passes the filters; whether it is the latest record of its id is not checked here."""
@@ -130,7 +132,7 @@ def list_latest(conn: Connection, ask: EventQuery) -> EventList:
     found: list[Record] = []
     size = seen = 0
     for fitting, seen, is_enough in _fitting(conn, ask):
-        for record in latest(conn, ask.topic_id, fitting):
+        for record in latest(conn, ask.topic_id, fitting, refuted=ask.refuted):
             if found and (len(found) == ask.limit or size + record.size > ask.max_bytes):
                 return EventList(found, True, found[-1].position)
             found.append(record)
@@ -168,13 +170,12 @@ def _blocks(conn: Connection, ask: EventQuery) -> Iterator[Block]:
     end = read_head(conn).next_position if ask.before is None else ask.before
     if ask.event_id:
         of = ask.topic_id, ask.event_id
-        # Also refuted ones, whose id leads to another record, or to none.
-        sql = (
-            "SELECT position FROM event_ids WHERE topic_id = ? AND event_id = ? AND gone_at IS NULL"
-            " UNION SELECT position FROM refuted_events WHERE topic_id = ? AND event_id = ?"
-        )
-        places = [row[0] for row in fetch(conn, sql, (*of, *of)) if ask.after < row[0] < end]
-        for place in sorted(places, reverse=ask.newest):
+        sql = "SELECT position FROM event_ids WHERE topic_id = ? AND event_id = ? AND gone_at IS NULL"
+        found = [row[0] for row in fetch(conn, sql, of)]
+        if ask.refuted:
+            sql = "SELECT position FROM refuted_events WHERE topic_id = ? AND event_id = ?"
+            found += [row[0] for row in fetch(conn, sql, of)]
+        for place in sorted({place for place in found if ask.after < place < end}, reverse=ask.newest):
             yield from scan(conn, ask.topic_id, place - 1, place)
         return
     if ask.names_types or ask.source:
@@ -195,10 +196,10 @@ def _named(conn: Connection, ask: EventQuery, end: int) -> Iterator[Block]:
             yield part
 
 
-def latest(conn: Connection, topic_id: int, records: Sequence[Record]) -> list[Record]:
+def latest(conn: Connection, topic_id: int, records: Sequence[Record], *, refuted: bool = False) -> list[Record]:
     """Return the given records, without those that a later record with the same event id has superseded.
 
-    A refuted record stays: the later one is not a refresh of it.
+    With `refuted`, a refuted record stays: the later one is not a refresh of it.
     """
     # No record after the last refresh has a later one: usually this covers all.
     [(end,)] = fetch(conn, f"SELECT max(position) {_REFRESHED}", (topic_id,))
@@ -208,9 +209,10 @@ def latest(conn: Connection, topic_id: int, records: Sequence[Record]) -> list[R
     sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
     places = dict(fetch_in(conn, sql, (topic_id,), before))
     older = [one.position for one in records if places.get(one.event_id, one.position) != one.position]
-    sql = "SELECT position FROM refuted_events WHERE topic_id = ? AND position {in}"
-    refuted = {position for (position,) in fetch_in(conn, sql, (topic_id,), older)} if older else set()
-    superseded = {*older} - refuted
+    superseded = {*older}
+    if refuted and older:
+        sql = "SELECT position FROM refuted_events WHERE topic_id = ? AND position {in}"
+        superseded -= {position for (position,) in fetch_in(conn, sql, (topic_id,), older)}
     return [record for record in records if record.position not in superseded]
 
 

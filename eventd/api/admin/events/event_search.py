@@ -128,6 +128,7 @@ def _open_search(conn: Connection, params: SearchEvents, since: int | None, unti
         before=last,
         newest=True,
         limit=params.limit,
+        refuted=True,
     )
     return _SearchStart(head, topic, query, place.gap)
 

@@ -73,7 +73,7 @@ async def test_the_true_event_gets_in_and_the_record_of_the_other_stays(books: G
 
 async def test_the_released_record_is_marked_and_proven_by_its_position(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
-    await books.declare(spec=PINNED)
+    await books.declare("b", spec=PINNED)
     topic, _ = await start(log)
     await outcome(books, SQUATTER)
     await release(books, proof_of(TRUE))
@@ -90,6 +90,8 @@ async def test_the_released_record_is_marked_and_proven_by_its_position(log: Eve
     assert (squatted["leaf"], squatted["digest"]) == (1, digest(SQUATTER.body.encode()).hex())
     listed = (await books.call("events.list", group="g", id="e1", include_expired=True))["events"]
     assert [(one["sourceNode"], one.get("refuted")) for one in listed] == [("evil", mark), ("a", None)]
+    [delivery] = (await books.call("deliveries.list", group="g", event_id="e1"))["deliveries"]
+    assert delivery["seq"] == 2, "what waits for the delivery of the event does not wait for the other record"
     with pytest.raises(NotFound, match="no record of event e1 at position 3"):
         await books.call("history.prove", group="g", id="e1", position=3)
 
