@@ -19,7 +19,7 @@ from aiohttp import web_app
 
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.checks.rest import NoRest, await_rest, list_all
-from eventd.simulation.checks.tables import StoredTables
+from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.faults.inflict import Misfortune, NoStart
 from eventd.simulation.load.kinds import perform_load
@@ -117,15 +117,18 @@ class SimulationRun:
     async def _stop(self) -> None:
         for machine in self.world.machines.values():
             await machine.stop()
+            self.world.lost += [f"{machine.name} stopped, and left {name}" for name in machine.left_behind]
 
     def _judge(self, final: dict[str, list[dict[str, Any]]]) -> list[Violation]:
         topology = self.plan.topology
         found = list(self._reference().violations(final))
         at = self.world.loop.time() - BEGIN
-        for name, machine in self.world.machines.items():
-            tables = StoredTables(name, machine.disk.folder / "eventd.db", topology, at)
+        files = {name: machine.disk.folder / "eventd.db" for name, machine in self.world.machines.items()}
+        stored = {name: StoredTables(name, file, topology, at) for name, file in files.items()}
+        for tables in stored.values():
             found += tables.violations()
             self.result.delivered += tables.delivered(*self._span)
+        found += differences(stored, topology, at)
         return found
 
     def _reference(self) -> AnswerReference:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,14 +110,14 @@ class StoredTables:
             if link.source != self._host:
                 continue
             name = f"peer:{GROUP}/{link.dest}"
-            cursors = [row for row in self._rows["cursors"] if row["name"] == name]
-            if not cursors:
+            cursor = self.cursor(link.dest)
+            if cursor is None:
                 yield self._found("V8", f"no cursor for {link.dest}")
                 continue
             batches = [row for row in self._rows["batches"] if row["cursor"] == name and row["status"] == 200]
             covered = sorted((row["after"], row["upto"]) for row in batches if not row["picked"])
             for event in self._events:
-                if event.position > cursors[0]["position"] or not self._carries(link.dest, event, relay=link.relay):
+                if event.position > cursor["position"] or not self._carries(link.dest, event, relay=link.relay):
                     continue
                 if not any(after < event.position <= upto for after, upto in covered):
                     yield self._found("V8", f"position {event.position} is below the cursor of {link.dest}, and unsent")
@@ -128,21 +128,61 @@ class StoredTables:
         return source != dest and dest not in event.path and (relay or source == self._host)
 
     def _receipts(self) -> Iterator[Violation]:
-        """V9: a receipt accounts for every event of its batch."""
-        for row in self._rows["batches"]:
-            if row["status"] != 200 or not row["receipt"]:
-                continue
-            try:
-                receipt = json.loads(row["receipt"])
-            except ValueError:
-                continue
-            counts = [receipt.get(word) for word in ("accepted", "duplicates", "refused")]
-            if all(isinstance(count, int) for count in counts) and sum(counts) != row["events"]:
-                yield self._found("V9", f"the receipt of {row['batch_id']} counts {counts}, not {row['events']} events")
+        """V9: a receipt is of its batch, and accounts for every event of it."""
+        for row in self.settled_batches():
+            receipt = json.loads(json.loads(row["receipt"])["body"])
+            counted = receipt["accepted"] + receipt["duplicates"] + len(receipt["refused"])
+            if (receipt["batch"], receipt["from"], counted) != (row["batch_id"], self._host, row["events"]):
+                yield self._found("V9", f"the receipt of {row['batch_id']}, {row['events']} events, is {receipt}")
                 return
 
+    def settled_batches(self) -> list[sqlite3.Row]:
+        """Return the batches for which the node has a receipt."""
+        return [row for row in self._rows["batches"] if row["status"] == 200 and row["receipt"]]
 
-_TABLES = ("log_heads", "blocks", "event_ids", "cursors", "batches", "inbound_links", "inbound_gaps", "dead_letters")
+    def received_batches(self, node: str) -> dict[str, str]:
+        """Return the ids of the batches that the node has stored of another one, each with its receipt."""
+        return {row["batch_id"]: row["receipt"] for row in self._rows["inbound_batches"] if row["node"] == node}
+
+    def mark(self, node: str) -> sqlite3.Row | None:
+        """Return the node's mark of the link from another one."""
+        return next((row for row in self._rows["inbound_links"] if row["node"] == node), None)
+
+    def cursor(self, node: str) -> sqlite3.Row | None:
+        """Return the node's cursor of the link to another one."""
+        name = f"peer:{GROUP}/{node}"
+        return next((row for row in self._rows["cursors"] if row["name"] == name), None)
+
+
+def differences(tables: Mapping[str, StoredTables], topology: Topology, at: float) -> Iterator[Violation]:
+    """Yield where the tables of the two nodes of a link contradict each other."""
+    for link in topology.links:
+        sender, receiver = tables[link.source], tables[link.dest]
+        stored = receiver.received_batches(link.source)
+        for row in sender.settled_batches():
+            if row["cursor"] == f"peer:{GROUP}/{link.dest}" and row["batch_id"] not in stored:
+                detail = f"{link.source} has a receipt for {row['batch_id']}, which is not stored"
+                yield Violation("V9", link.dest, detail, at)
+                break
+        mark, cursor = receiver.mark(link.source), sender.cursor(link.dest)
+        if mark is None or cursor is None or mark["epoch"] != cursor["sent_epoch"]:
+            continue
+        if mark["upto"] < cursor["sent_upto"]:
+            detail = f"the mark is {mark['upto']}, and {link.source} was told {cursor['sent_upto']}"
+            yield Violation("V8", link.dest, detail, at)
+
+
+_TABLES = (
+    "log_heads",
+    "blocks",
+    "event_ids",
+    "cursors",
+    "batches",
+    "inbound_links",
+    "inbound_batches",
+    "inbound_gaps",
+    "dead_letters",
+)
 _ORDERS = {"blocks": " ORDER BY position", "batches": " ORDER BY id"}
 _NEVER = "0001-01-01T00:00:00Z"
 

@@ -20,6 +20,9 @@ REFRESHES: Final = 0.03
 EXPIRIES: Final = ("2027-09-21T14:00:00Z", "2028-09-21T14:00:00Z", "2029-09-21T14:00:00Z")
 """The expiries of refreshed events, each later than the one before."""
 _SIZES: Final = ((1, 1), (2, 6), (7, 50))
+_TRIES: Final = (1, 4, 8, 8)
+"""How often clients ask in all without an answer: one that gives up leaves a unit of which nothing is known."""
+_PAUSES: Final = (0.2, 0.4, 0.8, 1.6)
 _TYPES: Final = ("door.open", "door.shut", "power.lost")
 
 
@@ -47,13 +50,13 @@ class Emits:
                 ids, expires = [f"{host}-{len(known) + number:05}" for number in range(count)], ""
                 known += ids
             events = [_event(event_id, expires) for event_id in ids]
-            yield LoadStep(round(at, 6), self.name, host, {"events": events, "tries": stream.randint(1, 4)})
+            yield LoadStep(round(at, 6), self.name, host, {"events": events, "tries": stream.choice(_TRIES)})
             at += stream.expovariate(1 / mean)
 
     async def perform(self, world: SimulatedWorld, client: ApiClient, step: LoadStep) -> None:
         for attempt in range(step.data["tries"]):
             if attempt:
-                await world.loop.pause(0.2 * 2**attempt)
+                await world.loop.pause(_PAUSES[min(attempt, len(_PAUSES)) - 1])
             question = {"events": step.data["events"]}
             reply = await client.ask(self.name, "POST", f"/groups/{GROUP}/events", question, seconds=5.0)
             if reply.is_good or 400 <= reply.status < 500:

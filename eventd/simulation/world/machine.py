@@ -53,6 +53,8 @@ class Machine:
         self.on_change: Callable[[str, Machine], None] = _nothing
         self.on_ready: Callable[[str], None] = _nothing
         self.boots = 1
+        self.left_behind: list[str] = []
+        """The tasks that the last stop of the node has not ended."""
         self._lives: list[Life] = []
         self._network = network
         self._loop: VirtualLoop = network.loop
@@ -137,6 +139,8 @@ class Machine:
             return
         self.on_change("stop", self)
         await self.run(node.stop)
+        own = self.life.kept if self.life is not None else []
+        self.left_behind = [str(each) for each in own if isinstance(each, asyncio.Task) and not each.done()]
         self._end(resets=True)
         self.disk.keep(self._disks)
 

@@ -1,0 +1,90 @@
+"""The checks of answers name what is wrong, and only that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventd.simulation.checks.answers import AnswerReference
+from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.topology import PlannedLink, Topology
+
+TOPOLOGY = Topology("pair", ["a", "b"], [PlannedLink("a", "b", relay=False), PlannedLink("b", "a", relay=False)])
+
+
+def emitted(
+    *ids: str, host: str = "a", at: float = 1.0, answered: float = 1.1, seq: int = 1, status: int = 200
+) -> Asked:
+    """Return an emit that was answered with these new events from `seq` on, or not answered (status 0)."""
+    question = {"events": [{"id": name} for name in ids]}
+    results = [{"id": name, "result": "new", "event": {"seq": seq + at}} for at, name in enumerate(ids)]
+    return Asked("emit", host, at, answered, status, question, {"results": results} if status else None)
+
+
+def listed(*ids: str, source: str = "a") -> list[dict[str, Any]]:
+    """Return the list of a node with these events, of the node `source` unless their name says another one."""
+    return [
+        {"id": name, "sourceNode": name.partition("-")[0] if "-" in name else source, "seq": at}
+        for at, name in enumerate(ids, 1)
+    ]
+
+
+def found(journal: Journal, **final: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(each.invariant, each.host) for each in AnswerReference(journal, TOPOLOGY, 0.0).violations(final)]
+
+
+def journal(*asked: Asked) -> Journal:
+    return Journal(list(asked))
+
+
+def test_events_that_are_everywhere_in_order_violate_nothing() -> None:
+    known = journal(emitted("a-1", "a-2"), emitted("b-1", host="b"))
+    assert found(known, a=listed("a-1", "a-2", "b-1"), b=listed("b-1", "a-1", "a-2")) == []
+
+
+def test_an_event_without_an_answer_may_be_there_or_not() -> None:
+    known = journal(emitted("a-1"), emitted("a-2", at=2.0, answered=3.0, status=0))
+    assert found(known, a=listed("a-1"), b=listed("a-1")) == []
+    assert found(known, a=listed("a-1", "a-2"), b=listed("a-1", "a-2")) == []
+
+
+@pytest.mark.parametrize(
+    ("final", "violation"),
+    [
+        ({"a": ["a-1"], "b": ["a-1", "a-2"]}, ("V3", "a")),
+        ({"a": ["a-1", "a-2"], "b": ["a-1"]}, ("V4", "b")),
+        ({"a": ["a-1", "a-2"], "b": ["a-1", "a-2", "a-1"]}, ("V5", "b")),
+        ({"a": ["a-1", "a-2"], "b": ["a-2", "a-1"]}, ("V6", "b")),
+        ({"a": ["a-2", "a-1"], "b": ["a-2", "a-1"]}, ("V7", "a")),
+    ],
+)
+def test_what_a_list_shows_wrong_is_named(final: dict[str, list[str]], violation: tuple[str, str]) -> None:
+    lists = {name: listed(*ids) for name, ids in final.items()}
+    assert violation in found(journal(emitted("a-1", "a-2")), **lists)
+
+
+def test_an_event_that_a_list_lacked_after_a_restart_is_named_although_it_is_there_again() -> None:
+    listing = Asked("listing", "a", 2.0, 2.1, 200, None, [])
+    assert found(journal(emitted("a-1"), listing), a=listed("a-1"), b=listed("a-1")) == [("V3", "a")]
+
+
+def test_a_list_that_was_asked_for_before_the_answer_may_lack_the_event() -> None:
+    listing = Asked("listing", "a", 1.05, 2.1, 200, None, [])
+    assert found(journal(emitted("a-1"), listing), a=listed("a-1"), b=listed("a-1")) == []
+
+
+def test_a_lower_seq_for_a_later_emit_is_named() -> None:
+    known = journal(emitted("a-1", seq=2), emitted("a-2", at=2.0, answered=2.1, seq=1))
+    assert ("V6", "a") in found(known, a=listed("a-2", "a-1"), b=listed("a-2", "a-1"))
+
+
+def test_emits_that_overlap_may_have_either_order() -> None:
+    known = journal(emitted("a-1", seq=2), emitted("a-2", at=1.05, answered=2.1, seq=1))
+    assert found(known, a=listed("a-2", "a-1"), b=listed("a-2", "a-1")) == []
+
+
+def test_resources_that_a_node_took_and_does_not_know_any_more_are_named() -> None:
+    applied = Asked("apply", "a", 0.1, 0.2, 200, None, {})
+    refused = Asked("links", "a", 3.0, 3.1, 404, None, {})
+    assert found(journal(applied, refused)) == [("V3", "a")]
