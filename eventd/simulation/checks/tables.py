@@ -168,7 +168,7 @@ def differences(tables: Mapping[str, StoredTables], topology: Topology, at: floa
         if mark is None or cursor is None or mark["epoch"] != cursor["sent_epoch"]:
             continue
         if mark["upto"] < cursor["sent_upto"]:
-            detail = f"the mark is {mark['upto']}, and {link.source} was told {cursor['sent_upto']}"
+            detail = f"the mark is {mark['upto']}, and {link.source} knows of {cursor['sent_upto']}"
             yield Violation("V8", link.dest, detail, at)
 
 
