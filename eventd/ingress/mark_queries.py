@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from eventd.runtime.clock import SECOND, Clock
 from federation.errors import Conflict
 from federation.ranges import Mark
 from federation.wire import BatchHeader
@@ -23,27 +24,36 @@ class LinkForgotten(Conflict):
 
 
 class MarkQueries:
-    """The nodes that have asked for their mark since a time in seconds since 1970, when the group began to be served.
+    """The nodes that have asked for their mark since the group began to be served, which is when this is created.
 
     Earlier queries do not count: a restored database has lost nonces. A captured query and a captured batch together
     would give the link a mark beyond the lost events, and the sender would never send these again.
     """
 
-    def __init__(self, since: int) -> None:
-        self._since = since
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begun = clock.monotonic()
         self._asked: dict[str, None] = {}  # most recent last
 
     def remember(self, node: str, created: int, peers: Collection[str]) -> None:
-        """Remember a query that was signed at the time `created`.
+        """Remember a query that was signed at the time `created`, in seconds since 1970.
 
         Invented names cannot displace declared peers (`peers`); a displaced node asks again.
         """
-        if created < self._since:
+        if created < self._since():
             return
         self._asked.pop(node, None)
         self._asked[node] = None
         if len(self._asked) > MOST_ASKED + len(peers):
             del self._asked[next(known for known in self._asked if known not in peers)]
+
+    def _since(self) -> int:
+        """Return when the group began to be served, by the wall clock as it is now.
+
+        A machine may start with a clock that is hours ahead, and correct it later: its peers' queries must count then.
+        """
+        passed = round((self._clock.monotonic() - self._begun) * SECOND)
+        return (self._clock.now() - passed) // SECOND
 
     def require(self, header: BatchHeader, mark: Mark | None) -> None:
         """Require that the first batch of an unknown link begins at position 0 or follows a mark query.

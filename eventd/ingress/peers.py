@@ -184,7 +184,7 @@ class PeerIngress:
         self._refusals = refusals
         self._pause = LogPause(log.clock.monotonic)
         self._reorder = ReorderBuffer(log.clock, config.limits.max_waiting_bytes)
-        self._mark_queries = MarkQueries(log.clock.now() // SECOND)
+        self._mark_queries = MarkQueries(log.clock)
         self._questions = Questions(topic_id, log)
         self._nonces = Nonces(log)
         self._status = StatusQuestions(links, log.clock)
