@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from eventd.simulation.plan import draw_plan
 from eventd.simulation.run import SimulationResult, play
+from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import SHAPES
+from eventd.simulation.world.world import SimulatedWorld
 from tests.support.seeded_bugs import BUGS
 
 SEEDS = (2, 3, 5, 6, 7, 10)
 """Short runs that together have every kind of fault."""
+FRESH = [1000 * date.today().toordinal() + number for number in range(6)]
+"""Other runs each day."""
+IDLE_STEPS = 120
+"""Maximum number of steps of an idle node in a second: twenty looks for changes, and what each of them costs."""
 FOUND_BY = {
     "acknowledge_before_commit": (2, "V3"),
     "leave_out_syncs": (6, "V3"),
@@ -39,6 +46,28 @@ def test_a_run_violates_nothing(seed: int, tmp_path: Path) -> None:
     assert result.violations == []
     assert result.counts
     assert result.acknowledged > 0
+
+
+@pytest.mark.parametrize("seed", FRESH)
+def test_a_run_of_the_day_violates_nothing(seed: int, tmp_path: Path) -> None:
+    assert run(seed, tmp_path).violations == []
+
+
+def test_an_idle_node_takes_few_steps(tmp_path: Path) -> None:
+    world = SimulatedWorld(draw_plan(2).topology, ChanceStreams(1), tmp_path)
+
+    async def main() -> int:
+        for machine in world.machines.values():
+            await machine.start()
+        before = world.loop.steps
+        await world.loop.pause(60.0)
+        for machine in world.machines.values():
+            await machine.stop()
+        return world.loop.steps - before
+
+    with world.running() as play_to_its_end:
+        steps = play_to_its_end(main())
+    assert steps < IDLE_STEPS * 60 * len(world.machines)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
