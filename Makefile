@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants bench chaos simulate docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
+.PHONY: help venv venv-audit venv-browser venv-fuzz demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants fuzz bench chaos simulate docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -177,6 +177,23 @@ coverage: venv-audit ## which branches of eventd and federation the unit tests a
 mutants: venv-audit ## small changes of the code that no test notices (ARGS="--count 200 --seed 1")
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
+# Its own environment: the fuzzer replaces nothing that the tests use, and is built for few versions of Python.
+FUZZ := .venv-fuzz
+TARGET ?= all
+INPUTS ?= 100000
+venv-fuzz: $(FUZZ)/.ready ## set up .venv-fuzz, with the coverage-guided fuzzer atheris
+
+$(FUZZ)/.ready: requirements-lake.lock requirements-fuzz.lock $(VENV)/.locked
+	@echo "setting up $(FUZZ): a minute, once"
+	@rm -f $@
+	@$(BIN)/python -m venv --clear $(FUZZ)
+	@$(FUZZ)/bin/python -m pip $(PIP_FLAGS) install --only-binary :all: --require-hashes -r requirements-lake.lock
+	@$(FUZZ)/bin/python -m pip $(PIP_FLAGS) install --only-binary :all: --require-hashes -r requirements-fuzz.lock
+	@touch $@
+
+fuzz: venv-fuzz ## inputs that coverage guides, against each parser (TARGET=all INPUTS=100000; ARGS=--keep extends the corpora)
+	@$(FUZZ)/bin/python -m tests.fuzz $(TARGET) --inputs $(INPUTS) $(ARGS)
+
 bench: venv ## a short run over the hot paths, beside a bare loop of the same run (ARGS=--keep keeps its ratios)
 	@$(BIN)/python -m tests.bench.guard $(ARGS)
 
@@ -235,6 +252,7 @@ lock: ## resolve the lock files anew after a change of pyproject.toml (needs uv;
 	sed -n 's/^requires = \["\(hatchling.*\)"\]/\1/p' pyproject.toml | $(UV) pip compile - --quiet --generate-hashes --universal --no-header --no-annotate --constraint requirements.lock $(ARGS) --output-file requirements-build.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:browser --constraint requirements.lock $(ARGS) --output-file requirements-browser.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:docs $(ARGS) --output-file requirements-docs.lock
+	$(UV) pip compile --quiet --generate-hashes --universal --no-header --no-annotate --group pyproject.toml:fuzz --constraint requirements.lock $(ARGS) --output-file requirements-fuzz.lock
 	echo "pyspark==4.1.0" | $(LOCK) - --extra audit --extra connect --extra delta --constraint requirements.lock $(ARGS) --output-file requirements-spark-oldest.lock
 
 # Links and headings that lead nowhere are warnings, which end the build.
@@ -255,7 +273,7 @@ vendor: venv ## fetch the files of others that the console serves, in the versio
 	@git diff --stat -- eventd/console/static/vendor
 
 clean: ## remove .venv, caches and builds; a node's data stays
-	rm -rf $(VENV) $(OLDEST) .venv-docs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(FUZZ) .venv-docs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find eventd federation migrations tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 force:

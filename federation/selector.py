@@ -44,8 +44,11 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parse the text from `to_json`. Raises msgspec.DecodeError for text that is not a selector."""
-        return msgspec.json.decode(text, type=cls)
+        """Parse the text from `to_json`. Raises ValueError for text that is not a selector."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except RecursionError:  # in a member that no selector has
+            raise ValueError("the text is nested too deeply") from None
 
     def to_json(self) -> str:
         """Return the selector as JSON without its empty fields."""

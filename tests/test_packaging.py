@@ -42,6 +42,8 @@ BUILD = "requirements-build.lock"
 """Holds what builds the wheel, where the tools of the tests are not: in images and Debian packages."""
 BROWSER = "requirements-browser.lock"
 """Holds a group only: it is installed beside requirements.lock."""
+FUZZ = "requirements-fuzz.lock"
+"""Holds a group only: it is installed beside requirements-lake.lock."""
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,7 @@ def test_one_version_is_told_everywhere() -> None:
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.parametrize("name", [*LOCKS, BROWSER, BUILD])
+@pytest.mark.parametrize("name", [*LOCKS, BROWSER, FUZZ, BUILD])
 def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
     text = (ROOT / name).read_text()
     assert "://" not in text
@@ -143,9 +145,10 @@ def test_a_lock_satisfies_the_project(name: str) -> None:
         assert requirement.specifier.contains(version), f"{name} has {version}, wanted is {requirement}; run make lock"
 
 
-def test_the_lock_of_the_browser_is_that_of_its_group() -> None:
-    wanted = {canonicalize_name(each.name): str(each.specifier) for each in group("browser")}
-    assert wanted.items() <= {name: pin.removeprefix(name) for name, pin in pins(BROWSER).items()}.items()
+@pytest.mark.parametrize(("lock", "name"), [(BROWSER, "browser"), (FUZZ, "fuzz")])
+def test_the_lock_of_a_group_is_that_of_the_group(lock: str, name: str) -> None:
+    wanted = {canonicalize_name(each.name): str(each.specifier) for each in group(name)}
+    assert wanted.items() <= {name: pin.removeprefix(name) for name, pin in pins(lock).items()}.items()
 
 
 def test_the_lock_of_the_build_is_that_of_its_backend() -> None:
@@ -155,7 +158,7 @@ def test_the_lock_of_the_build_is_that_of_its_backend() -> None:
 
 def test_all_locks_agree_but_for_the_version_of_spark() -> None:
     found: dict[str, set[str]] = {}
-    for pin in (pin for lock in (*LOCKS, BROWSER, BUILD) for pin in pins(lock).items()):
+    for pin in (pin for lock in (*LOCKS, BROWSER, FUZZ, BUILD) for pin in pins(lock).items()):
         found.setdefault(pin[0], set()).add(pin[1])
     assert [name for name, versions in found.items() if len(versions) > 1] == ["pyspark"]
 

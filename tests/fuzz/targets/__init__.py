@@ -1,0 +1,1 @@
+"""The targets, in a module for each kind of format."""
