@@ -182,7 +182,10 @@ def _read_held(old: str) -> _Held:
 
 
 def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:
-    """Raise CheckFailed if a node has signed a kept checkpoint and has fewer leaves of that tree."""
+    """Raise CheckFailed if a node has signed a kept checkpoint and has fewer leaves of that tree, which is its own.
+
+    Raises Invalid at a relay: it pulls the leaves later than the tree's node signs them.
+    """
     from federation.errors import HistoryError
     from federation.history.checkpoints import open_checkpoint
     from federation.history.notes import LOG_KEY, read_note, read_vkey
@@ -193,6 +196,11 @@ def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:
         open_checkpoint(read_note(held.note), read_vkey(str(last["key"]), LOG_KEY))
     except HistoryError as error:
         raise Invalid(f"{file} is not a checkpoint of {held.origin} that its node signed: {error.message}") from None
+    if last.get("relayed", True):  # a node of an earlier release does not say whose tree it is
+        raise Invalid(
+            f"{file} has size {held.size}, and this relay has only {last['size']} leaves of {held.origin} so far",
+            hint=f"repeat it later, or ask {held.origin.split('/')[2]} itself",
+        )
     raise CheckFailed(
         f"the node has signed {held.size} leaves of {held.origin}, as {file} shows, and its tree has {last['size']}:"
         " its history was rolled back, as with an older copy of the database, or forked",

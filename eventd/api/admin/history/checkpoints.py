@@ -49,6 +49,7 @@ def _read_checkpoint(conn: Connection, params: ShowCheckpoint) -> dict[str, Any]
         **_show(checkpoint),
         "origin": tree.origin,
         "key": tree.log_key,
+        "relayed": not tree.epoch,
         "opening": {"note": tree.opening[1:].decode(), "path": path},  # proven above, so it is UTF-8
     }
 

@@ -249,6 +249,14 @@ def test_a_kept_checkpoint_that_is_larger_than_the_tree_shows_that_the_node_was_
     assert "is not a checkpoint of" in control("log", "consistency", "kept", code=1).err
 
 
+def test_a_relay_with_fewer_leaves_than_a_kept_checkpoint_is_not_accused(proving: Proving) -> None:
+    control, origin = proving.control, read_origin(proving.key.split("+")[0])
+    Path("kept").write_bytes(sign_checkpoint(Checkpoint(origin, 9, bytes(32)), NODE.signer(str(origin))).encode())
+    proving.change("UPDATE trees SET epoch = ''")  # as the tree of another node is kept
+    told = control("log", "consistency", "kept", code=1).err
+    assert f"kept has size 9, and this relay has only 4 leaves of {origin} so far" in told
+
+
 def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> None:
     control = proving.control
     lines = "".join(f'{{"type": "client.seen", "id": "more-{number}"}}\n' for number in range(600))
