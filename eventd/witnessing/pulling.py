@@ -6,14 +6,20 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from eventd.log.history.relayed import RelayedCheckpoint, ask_tiles, check_tiles, keep_tiles
+from eventd.log.history.relayed import (
+    RelayedCheckpoint,
+    ask_tiles,
+    check_tiles,
+    drop_unproven,
+    keep_tiles,
+)
 from eventd.log.history.trees import Tree, find_tree_of
 from eventd.log.witnesses.witnessed import find_witnessed, read_of
 from eventd.resources.configuration import PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.witnessing.asking import INVALID, REFUSED, HistoryAsker, HistoryUntold
 from eventd.witnessing.group_witness import GroupWitness
-from federation.errors import HistoryError
+from federation.errors import HistoryError, ProofMismatch
 from federation.history.exchange import TilesAnswer
 
 logger = logging.getLogger("eventd.history")
@@ -63,6 +69,8 @@ class TilePulling:
             self._give_up(checkpoint, str(untold), is_wrong=untold.reason == INVALID)
             return False
         except HistoryError as error:
+            if isinstance(error, ProofMismatch) and tree is not None and tree.trouble:
+                return await ours.log.database.write(drop_unproven, tree.id)  # all of it is pulled
             self._give_up(checkpoint, error.message, is_wrong=True)
             return False
         self._refused = ""

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from eventd.log.history.trees import (
+    UNPROVEN,
     StoredCheckpoint,
     Tree,
     find_hash,
@@ -20,7 +21,7 @@ from eventd.log.history.trees import (
     write_tiles,
 )
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute, insert_row
+from eventd.store.engine.statements import execute, fetch, for_update, insert_row
 from federation.digest import digest
 from federation.errors import LeavesNotHeld, MalformedHistory
 from federation.history.checkpoints import read_origin
@@ -101,7 +102,7 @@ def keep_tiles(conn: Connection, topic_id: int, checked: CheckedTiles, now: int)
     if tree.size != checked.old or tree.epoch:
         return False
     write_tiles(conn, tree.id, checked.tiles)
-    execute(conn, "UPDATE trees SET size = ? WHERE id = ?", (checked.size, tree.id))
+    execute(conn, "UPDATE trees SET size = ?, trouble = '' WHERE id = ?", (checked.size, tree.id))
     if checked.size == stated.size:
         reached = StoredCheckpoint(stated.size, stated.root, stated.note, now)
         insert_row(conn, "checkpoints", {"tree": tree.id} | reached._asdict())
@@ -131,14 +132,30 @@ def drop_relayed(conn: Connection, topic_id: int, node: str, *, but: int = 0) ->
         _delete(conn, tree)
 
 
-def drop_unlike(conn: Connection, topic_id: int, origin: str, size: int, root: bytes) -> None:
-    """Delete what is kept of a relayed tree that is witnessed anew, unless its tiles have this root at this size.
+def compare_kept(conn: Connection, topic_id: int, origin: str, size: int, root: bytes) -> None:
+    """Compare what is kept of a relayed tree that is witnessed anew with its checkpoint.
 
-    It may be another tree with the same name; else its tiles are pulled again.
+    Tiles with another root at this size are of another tree with the same name: they are dropped. Tiles that do not say
+    what the root is, because the tree has grown or because they were pruned, decide nothing until the next tiles have
+    proven that the checkpoint continues them: the peer may have pruned what a second pull would begin with.
     """
     tree = find_tree_of(conn, topic_id, origin)
-    if tree is not None and not tree.epoch and find_kept_root(conn, topic_id, origin, size) != root:
+    if tree is None or tree.epoch:
+        return
+    kept = _root_at(conn, tree, size)
+    if kept is not None and kept != root:
         _delete(conn, tree)
+    else:
+        execute(conn, "UPDATE trees SET trouble = ? WHERE id = ?", (UNPROVEN if kept is None else "", tree.id))
+
+
+def drop_unproven(conn: Connection, tree_id: int) -> bool:
+    """Drop a tree that was not proven since it is witnessed anew, as tiles of another one; return whether it was."""
+    rows = fetch(conn, f"SELECT trouble FROM trees WHERE id = ?{for_update(conn)}", (tree_id,))
+    if not rows or rows[0][0] != UNPROVEN:
+        return False
+    _delete(conn, read_tree(conn, tree_id))
+    return True
 
 
 def _delete(conn: Connection, tree: Tree) -> None:
@@ -167,9 +184,13 @@ def answer_tiles(conn: Connection, topic_id: int, question: TilesQuestion) -> Ti
 
 
 def find_kept_root(conn: Connection, topic_id: int, origin: str, size: int) -> bytes | None:
-    """Return the root of a tree at a size up to which its tiles are kept here; None without them."""
+    """Return the root of a tree at a size up to which its proven tiles are kept here; None without them."""
     tree = find_tree_of(conn, topic_id, origin)
-    if tree is None or size > tree.size:
+    return None if tree is None or tree.trouble == UNPROVEN else _root_at(conn, tree, size)
+
+
+def _root_at(conn: Connection, tree: Tree, size: int) -> bytes | None:
+    if size > tree.size:
         return None
     try:
         return root_of(size, tile_reader(conn, tree.id))

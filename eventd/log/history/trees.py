@@ -22,13 +22,16 @@ _COLUMNS: Final = "id, topic_id, origin, log_key, epoch, opening, opened_at, siz
 MINUTE: Final = 60 * 1_000_000
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
+UNPROVEN: Final = "unproven"
+"""The `trouble` of another node's tree that was witnessed anew, until tiles prove that what is kept is part of it."""
 
 
 class Tree(NamedTuple):
     """A tree. `size` and `position` are those of its last checkpoint: its leaves, and the record of the last one.
 
     `log_key` is the verifier key of its checkpoints. `trouble` says why none is signed any more; empty: nothing does.
-    A tree of another node has no `epoch`, `position` 0, and the `size` up to which its tiles were checked.
+    A tree of another node has no `epoch`, `position` 0, the `size` up to which its tiles were checked, and no other
+    `trouble` than `UNPROVEN`.
     """
 
     id: int

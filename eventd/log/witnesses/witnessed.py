@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.history.closed_trees import ClosedTree, count_closed, find_closed, forget_closed, keep_closed
-from eventd.log.history.relayed import drop_unlike, find_kept_root
+from eventd.log.history.relayed import compare_kept, find_kept_root
 from eventd.log.history.trees import Tree, read_relayed_trees
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
 from eventd.log.witnesses.keys import (
@@ -197,7 +197,7 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
         raise TooManyQueries("the tree is being offered by another request")
     # Only now: an error does not end the transaction, and of an offer that lost the race nothing may stay.
     keep_log_key(conn, offered.topic_id, offered.node, known, offered.pins, now)
-    drop_unlike(conn, offered.topic_id, values.origin, values.size, values.root)
+    compare_kept(conn, offered.topic_id, values.origin, values.size, values.root)
     _drop(conn, offered, surplus)
     return Decision(checkpoint, None, _kept(conn, offered.topic_id, found, now) if found else ())
 
@@ -313,13 +313,14 @@ def read_believed_trees(conn: Connection, topic_id: int) -> list[Tree]:
     """Return the trees whose tiles are kept and that are witnessed, or were until their node left them.
 
     After a reset, kept tiles still prove to others what is in them, but they decide nothing here: their key may have
-    been that of an impostor.
+    been that of an impostor. So it is until new tiles prove that they are part of what is witnessed anew.
     """
     of_both = (
         f"EXISTS (SELECT 1 FROM {table} AS o WHERE o.topic_id = t.topic_id AND o.origin = t.origin)"
         for table in ("witnessed", "closed_trees")
     )
-    sql = f"SELECT origin FROM trees AS t WHERE topic_id = ? AND epoch = '' AND ({' OR '.join(of_both)})"
+    proven = "topic_id = ? AND epoch = '' AND trouble = ''"
+    sql = f"SELECT origin FROM trees AS t WHERE {proven} AND ({' OR '.join(of_both)})"
     believed = {origin for (origin,) in fetch(conn, sql, (topic_id,))}
     return [tree for tree in read_relayed_trees(conn, topic_id) if tree.origin in believed]
 

@@ -19,7 +19,8 @@ trees = sa.Table(
     sa.Column("opened_at", Micros, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),  # leaves with a checkpoint
     sa.Column("position", sa.BigInteger, nullable=False),  # of the last record among them
-    # Why no checkpoint of it is signed any more; empty: nothing is wrong with it.
+    # Why no checkpoint of it is signed any more, or why the tiles of another node's tree prove nothing; empty: nothing
+    # is wrong with it.
     sa.Column("trouble", sa.Text, nullable=False, server_default=sa.text("''")),
     sa.UniqueConstraint("origin", name="trees_origin"),
     sa.Index("trees_topic", "topic_id"),

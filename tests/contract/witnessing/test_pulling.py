@@ -79,6 +79,13 @@ class Puller:
         tree = await self.log.database.read(find_tree_of, self.topic, str(self.source.tree.origin))
         return 0 if tree is None else tree.size
 
+    async def reset(self) -> None:
+        await self.log.database.write(forget_trees, self.topic, "a", NOW)
+
+    async def believed(self) -> int:
+        """How many leaves count in checks of events."""
+        return sum(tree.size for tree in await self.log.database.read(read_believed_trees, self.topic))
+
 
 async def no_keys() -> GroupKeys:
     raise AssertionError("pulling signs nothing")
@@ -160,16 +167,38 @@ async def test_an_outage_is_left_to_the_pauses_of_the_offers(puller: Puller) -> 
 async def test_a_reset_keeps_the_tiles_of_a_tree_until_another_one_has_its_name(puller: Puller) -> None:
     tree = puller.source.tree
     await puller.pulling.pull()
-    await puller.log.database.write(forget_trees, puller.topic, "a", NOW)
+    await puller.reset()
     assert await puller.kept() == 3, "what is in them can be proven as before"
-    assert await puller.log.database.read(read_believed_trees, puller.topic) == [], "and decides nothing here"
+    assert await puller.believed() == 0, "and decides nothing here"
     await puller.witness()
-    assert await puller.kept() == 3, "the same tree was witnessed anew"
-    assert len(await puller.log.database.read(read_believed_trees, puller.topic)) == 1
-    await puller.log.database.write(forget_trees, puller.topic, "a", NOW)
+    assert await puller.kept() == await puller.believed() == 3, "the same tree was witnessed anew"
+    await puller.reset()
     puller.source.tree = GrowingTree().grow("x", "other")
     assert puller.source.tree.origin == tree.origin
     await puller.witness()
     assert await puller.kept() == 0
     await puller.pulling.pull()
     assert await puller.kept() == 3
+
+
+async def test_tiles_of_a_tree_that_has_grown_before_it_is_witnessed_anew_are_continued(puller: Puller) -> None:
+    await puller.pulling.pull()
+    await puller.reset()
+    puller.source.tree.grow("z")
+    await puller.witness()
+    assert (await puller.kept(), await puller.believed()) == (3, 0), "nothing shows yet that it is the same tree"
+    await puller.pulling.pull()
+    assert await puller.kept() == await puller.believed() == 4
+
+
+async def test_tiles_that_the_tree_witnessed_anew_does_not_continue_are_pulled_again(puller: Puller) -> None:
+    await puller.pulling.pull()
+    await puller.reset()
+    puller.source.tree = GrowingTree().grow("x", "other", "z")
+    await puller.witness()
+    assert (await puller.kept(), await puller.believed()) == (3, 0)
+    assert await puller.pulling.pull() is True, "there is more to pull, at once"
+    assert await puller.kept() == 0
+    await puller.pulling.pull()
+    assert await puller.kept() == await puller.believed() == 4
+    assert puller.results == ["stored", "stored"]
