@@ -30,7 +30,7 @@ class EventQuery:
     which this node stored the record. With `now`, events that have expired by that time are
     left out. `after` and `before` are positions for paging, exclusive. A page holds at most `limit` records and
     `max_bytes` of their bodies, which the first record may exceed. `newest`: from the last position to the first.
-    `refuted`: also refuted records whose id leads to another record by now, or to none.
+    `refuted`: also refuted records, whose id leads to another record by now, or to none.
     """
 
     topic_id: int
@@ -199,8 +199,11 @@ def _named(conn: Connection, ask: EventQuery, end: int) -> Iterator[Block]:
 def latest(conn: Connection, topic_id: int, records: Sequence[Record], *, refuted: bool = False) -> list[Record]:
     """Return the given records, without those that a later record with the same event id has superseded.
 
-    With `refuted`, a refuted record stays: the later one is not a refresh of it.
+    Refuted records are left out, or all stay with `refuted`: a later record with the id is not a refresh of them.
     """
+    marked = _marked_among(conn, topic_id, records)
+    if not refuted:
+        records = [record for record in records if record.position not in marked]
     # No record after the last refresh has a later one: usually this covers all.
     [(end,)] = fetch(conn, f"SELECT max(position) {_REFRESHED}", (topic_id,))
     before = [record.event_id for record in records if end is not None and record.position < end]
@@ -208,12 +211,16 @@ def latest(conn: Connection, topic_id: int, records: Sequence[Record], *, refute
         return [*records]
     sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
     places = dict(fetch_in(conn, sql, (topic_id,), before))
-    older = [one.position for one in records if places.get(one.event_id, one.position) != one.position]
-    superseded = {*older}
-    if refuted and older:
-        sql = "SELECT position FROM refuted_events WHERE topic_id = ? AND position {in}"
-        superseded -= {position for (position,) in fetch_in(conn, sql, (topic_id,), older)}
-    return [record for record in records if record.position not in superseded]
+    return [one for one in records if places.get(one.event_id, one.position) == one.position or one.position in marked]
+
+
+def _marked_among(conn: Connection, topic_id: int, records: Sequence[Record]) -> set[int]:
+    """Return the positions of refuted records between the first and the last of these records."""
+    if not records:
+        return set()
+    ends = records[0].position, records[-1].position
+    sql = "SELECT position FROM refuted_events WHERE topic_id = ? AND position BETWEEN ? AND ?"
+    return {position for (position,) in fetch(conn, sql, (topic_id, min(ends), max(ends)))}
 
 
 _REFRESHED = "FROM event_ids WHERE topic_id = ? AND first_position IS NOT NULL"

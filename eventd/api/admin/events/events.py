@@ -315,7 +315,7 @@ def _open_listing(
         before=(place.position or head.next_position) if params.newest else head.next_position,
         newest=params.newest,
         limit=params.limit,
-        refuted=True,
+        refuted=bool(params.id) or params.history is EventHistory.REFUTED,
     )
     if params.history is not None:
         ask = _narrow(conn, group, ask, params.history)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.freed_ids import free_id
+from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.values import Outcome
+from eventd.log.history.refuted import RefutedRecord, keep_refuted
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.store.engine.statements import fetch
 from eventd.testing import NOW, draft
@@ -34,6 +36,18 @@ async def test_another_event_gets_a_freed_id_and_the_record_before_stays(log: Ev
     assert (list(again.outcomes), list(again.positions)) == ([Outcome.NEW, Outcome.DUPLICATE], [3, 2])
     assert [record.event_id for record in (await read_records(log, topic)).items] == ["taken", "other", "taken"]
     assert await ids_of(log, topic) == (2, 2)
+
+
+async def test_a_refuted_record_is_listed_only_where_it_is_asked_for(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    await log.append(topic, [draft("bad", path="a,hub"), draft("other", expires=NOW)])
+    await log.database.write(keep_refuted, topic, RefutedRecord(1, "bad", "eventd/g/a/tree", 7, NOW))
+    for refreshed in (2, 3):
+        listed = (await log.database.read(list_latest, EventQuery(topic))).records
+        assert [one.position for one in listed] == [refreshed], "whether or not another event was refreshed"
+        asked = (await log.database.read(list_latest, EventQuery(topic, refuted=True))).records
+        assert [one.position for one in asked] == [1, refreshed]
+        await log.append(topic, [draft("other", expires=NOW + refreshed)])
 
 
 async def test_retention_counts_the_record_without_an_id_once(log: EventLog) -> None:

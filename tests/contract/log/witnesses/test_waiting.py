@@ -36,7 +36,7 @@ async def waiting(checked: Checked, now: int) -> list[WaitingTree]:
 
 async def states(checked: Checked) -> dict[str, str]:
     def read(conn: Connection) -> dict[str, str]:
-        records = list_latest(conn, EventQuery(checked.topic)).records
+        records = list_latest(conn, EventQuery(checked.topic, refuted=True)).records
         found = read_event_states(conn, checked.topic, "g", records)
         return {one.event_id: found[one.position].value for one in records if one.position in found}
 
@@ -76,7 +76,7 @@ async def test_events_in_one_state_are_found_between_two_positions(checked: Chec
     await checked.check(LATER)
 
     def read(conn: Connection) -> dict[str, tuple[tuple[int, int] | None, list[str]]]:
-        records = list_latest(conn, EventQuery(checked.topic)).records
+        records = list_latest(conn, EventQuery(checked.topic, refuted=True)).records
         return {
             state.value: (
                 span_of(conn, checked.topic, state),

@@ -65,8 +65,9 @@ async def test_the_true_event_gets_in_and_the_record_of_the_other_stays(books: G
     assert (answer["proven"]["node"], answer["proven"]["sourceNode"], answer["proven"]["leaf"]) == ("a", "a", 2)
     assert answer["proven"]["digest"] == digest(TRUE.body.encode()).hex()
     assert await outcome(books, TRUE, SQUATTER) == [Outcome.NEW, Outcome.CONFLICT]
-    stored = (await books.call("events.list", group="g", include_expired=True))["events"]
-    assert [one["sourceNode"] for one in stored] == ["evil", "a"]
+    for which, sources in (({}, ["a"]), ({"id": "e1"}, ["evil", "a"])):
+        stored = (await books.call("events.list", group="g", include_expired=True, **which))["events"]
+        assert [one["sourceNode"] for one in stored] == sources
     with pytest.raises(Conflict, match="is that of the proven event itself in group g"):
         await release(books, proof_of(TRUE))
 
