@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult, Rewind
+from eventd.egress.loop.sink import Ack, Blocked, LinkError, OpenResult
 from eventd.egress.peers.budget import Allowance, Budget
 from eventd.egress.peers.leaf_hints import LeafHints
 from eventd.egress.peers.outbound_batch import OutboundLines, PeerBatch
 from eventd.egress.peers.push_v1 import PAGE, V1, PushV1
-from eventd.egress.peers.push_v2 import V2, Link, PushV2, V2Unsupported, impossible_mark
+from eventd.egress.peers.push_v2 import V2, Link, PushV2, V2Unsupported
+from eventd.egress.peers.range_start import RangeStart, compare_mark
 from eventd.egress.transport.transport import Transport
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
@@ -24,7 +25,6 @@ from eventd.runtime.clock import SECOND, Clock
 from eventd.tracing import tracing
 from eventd.tracing.spans import Attributes
 from federation.keys import KeyRing
-from federation.ranges import Mark
 
 
 class PeerMetrics(Protocol):
@@ -94,8 +94,7 @@ class PeerSink:
         self._leaves = LeafHints()
         self._opened = False
         self._primed = False
-        self._fresh = False  # the peer has no mark that a range could continue
-        self._gone_until = 0  # end of evicted positions that the peer lacks
+        self._start = RangeStart()
 
     @property
     def window(self) -> int:
@@ -162,64 +161,28 @@ class PeerSink:
             return OpenResult(reached=True)
         self._protocol = V2
         if not self._repair:
-            self._compare(cursor, page, mark)
+            self._start = compare_mark(self._peer.node_name, mark, cursor, page.head, gap_end(page))
         return OpenResult(reached=True, proven=V2)
-
-    def _compare(self, cursor: Cursor, page: WirePage, mark: Mark | None) -> None:
-        """Compare the peer's mark with what the peer confirmed before, and set how the next range begins.
-
-        Raises `Rewind` if the mark is less or missing, and `Blocked` if it is beyond the end of this log.
-
-        A confirmation counts in the epoch in which it was given, whatever the present one is. A mark of any other epoch
-        cannot be compared with it: the peer may have lost everything, and ids make sending it again harmless.
-        """
-        epoch, node = page.head.epoch, self._peer.node_name
-        if mark is not None and mark.epoch == epoch and mark.upto > page.head.last:
-            raise impossible_mark(mark.upto, page.head)
-        same = mark if mark is not None and mark.epoch == cursor.sent_epoch else None
-        upto = same.upto if same is not None else 0
-        if cursor.sent_epoch and upto < cursor.sent_upto:
-            has = f"is at position {upto}" if same is not None else f"has no mark of the epoch {cursor.sent_epoch}"
-            words = f"{node} {has}, but had confirmed everything up to position {cursor.sent_upto}"
-            raise Rewind(upto, words, epoch=same.epoch if same else "")
-        again = cursor.rewound_from is not None and cursor.position < cursor.rewound_from
-        self._fresh = mark is None or not (again or mark.epoch in (epoch, cursor.sent_epoch))
-        self._gone_until = page.gaps[-1].upto if page.gaps and again else 0
 
     def select(self, page: WirePage, after: int, attempts: int) -> PeerBatch | None:
         """Return the whole page as a batch; None without records, exceptions or a gap to report."""
         # Retention keeps only records that entered here: records to be relayed may be gone.
         if page.gaps and not self._wanted.own:
-            self._gone_until = page.gaps[-1].upto
+            self._start = self._start._replace(gone_until=gap_end(page))
         bare = not page.count and self._must_report_gap(page, after)
         if not page.count and not page.exceptions and not bare:
             self._room.drop()
             return None
         self._room.carry()
-        after, lost = self._begin(page, after)
+        after, lost = self._start.begin(after, gap_end(page), page.lost)
         lines, head = OutboundLines(page.body, page.count, page.oldest, page.form), page.head
         begin = (after, page.upto, head.epoch, head.incarnation)
         return PeerBatch(*begin, lines, page.exceptions, lost, attempts, bare, page.hints)
 
     def _must_report_gap(self, page: WirePage, after: int) -> bool:
-        """Return whether an empty batch must report records that retention evicted before the peer had them.
-
-        If the cursor passed the gap silently, the next range would claim after a restart that everything was sent.
-        """
         if self._repair or self._protocol == V1:
             return False
-        gone = max((gap.upto for gap in page.gaps), default=0) if self._fresh else self._gone_until
-        return gone > after
-
-    def _begin(self, page: WirePage, after: int) -> tuple[int, int | None]:
-        """Return the position after which the range begins, and the one after which the loss before it begins.
-
-        The latter is None unless a loss is reported: retention evicted records that a peer with a mark lacks.
-        """
-        if self._fresh:
-            return max([after, *(gap.upto for gap in page.gaps)]), None
-        edge = max(page.lost, self._gone_until)
-        return (edge, after) if edge > after else (after, None)
+        return self._start.must_report(gap_end(page), after)
 
     async def deliver(self, outbound: PeerBatch) -> Ack:
         """Deliver over the protocol that was found; without anything to send, only return the ledger row."""
@@ -245,7 +208,7 @@ class PeerSink:
             self._dependencies.metrics.failed(self._group.name, self._peer.node_name, held.reason)
             held.__context__ = None  # an error may hold this task, the task the error, and both the batch
             raise
-        self._primed, self._fresh = True, False
+        self._primed, self._start = True, self._start._replace(fresh=False)
         self._room.answers = self._room.answers or ack.asked
         if outbound.records:
             self._count(outbound, ack)
@@ -281,3 +244,8 @@ class PeerSink:
 
     def _skewed(self, seconds: float) -> None:
         self._dependencies.metrics.skewed(self._group.name, self._peer.node_name, seconds)
+
+
+def gap_end(page: WirePage) -> int:
+    """Return where the evicted positions at the beginning of a page end; 0: there are none."""
+    return page.gaps[-1].upto if page.gaps else 0

@@ -21,6 +21,7 @@ from eventd.egress.loop.sink import (
 )
 from eventd.egress.peers.answers import is_of_an_api, link_error
 from eventd.egress.peers.outbound_batch import PeerBatch
+from eventd.egress.peers.range_start import impossible_mark
 from eventd.egress.transport.transport import MAX_ANSWER, Transport
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import DeliveredBatch
@@ -57,18 +58,6 @@ BATCH_IDS = 64
 
 class V2Unsupported(Exception):
     """The other side does not speak v2."""
-
-
-def impossible_mark(upto: int, head: Head) -> Blocked:
-    """Return the error for a peer that claims to have records beyond this log's end.
-
-    The claim does not prove that this node's database is an older copy, so it blocks that peer's link and nothing else.
-    """
-    return Blocked(
-        "impossible_mark",
-        f"the peer claims to have everything up to position {upto} of the epoch {head.epoch}, "
-        f"but this log ends at position {head.last}",
-    )
 
 
 @dataclass(frozen=True, slots=True)
