@@ -27,13 +27,14 @@ class MarkQueries:
     """The nodes that have asked for their mark since the group began to be served, which is when this is created.
 
     Earlier queries do not count: a restored database has lost nonces. A captured query and a captured batch together
-    would give the link a mark beyond the lost events, and the sender would never send these again.
+    would give the link a mark beyond the lost events, and the sender would never send these again. For the same reason,
+    a batch that was signed before the latest query does not count as sent after it: it may be captured, too.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._begun = clock.monotonic()
-        self._asked: dict[str, None] = {}  # most recent last
+        self._asked: dict[str, int] = {}  # by node, when its latest query was signed; most recent last
 
     def remember(self, node: str, created: int, peers: Collection[str]) -> None:
         """Remember a query that was signed at the time `created`, in seconds since 1970.
@@ -43,7 +44,7 @@ class MarkQueries:
         if created < self._since():
             return
         self._asked.pop(node, None)
-        self._asked[node] = None
+        self._asked[node] = created
         if len(self._asked) > MOST_ASKED + len(peers):
             del self._asked[next(known for known in self._asked if known not in peers)]
 
@@ -55,13 +56,18 @@ class MarkQueries:
         passed = round((self._clock.monotonic() - self._begun) * SECOND)
         return (self._clock.now() - passed) // SECOND
 
-    def require(self, header: BatchHeader, mark: Mark | None) -> None:
-        """Require that the first batch of an unknown link begins at position 0 or follows a mark query.
+    def require(self, header: BatchHeader, created: int, mark: Mark | None) -> None:
+        """Require that a batch continues the stored mark's epoch, begins a link at 0, or was signed after a mark query.
 
-        Raises `LinkForgotten`.
+        `created` is when the batch was signed. A batch of an earlier epoch that arrives late would otherwise replace
+        the mark of the present one, and the batches after it could then be stored out of order. Raises `LinkForgotten`.
         """
-        covered = header.range
-        if covered.after and header.from_node not in self._asked and (mark is None or mark.epoch != covered.epoch):
+        covered, asked = header.range, self._asked.get(header.from_node)
+        begins = mark is None and not covered.after
+        continues = mark is not None and mark.epoch == covered.epoch
+        follows = asked is not None and created >= asked
+        if not (begins or continues or follows):
             raise LinkForgotten(
-                f"the receiver does not know the link up to position {covered.after}: ask for the link's mark first"
+                f"the receiver does not know the link up to position {covered.after} of this epoch: ask for the link's"
+                " mark first"
             )

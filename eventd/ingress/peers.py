@@ -401,22 +401,22 @@ class PeerIngress:
         )
         if tracing.on:
             with receiving(batch, hints.trace) as note:
-                stored = note(await self._in_order(batch, len(body)))
+                stored = note(await self._in_order(batch, verified.created, len(body)))
         else:
-            stored = await self._in_order(batch, len(body))
+            stored = await self._in_order(batch, verified.created, len(body))
         self._count(header.from_node, stored.accepted, stored.duplicates)
         claimed = self._claimed_by(verified) if stored.refused else NO_SENDER
         for refusal in stored.refused:
             self._count_refusal(refusal.reason, claimed)
         return stored.receipt
 
-    async def _in_order(self, batch: VerifiedBatch, size: int) -> StoreResult:
+    async def _in_order(self, batch: VerifiedBatch, created: int, size: int) -> StoreResult:
         covered = batch.header.range
         life: LinkLife = (batch.header.from_node, covered.epoch, covered.incarnation)
         if not covered.repair:
             if not self._reorder.knows(life):
                 mark = await self._mark(batch.header.from_node)
-                self._mark_queries.require(batch.header, mark)
+                self._mark_queries.require(batch.header, created, mark)
                 self._reorder.learn(life, mark)
             await self._reorder.enter(life, covered, size)
         try:
