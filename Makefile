@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser venv-fuzz demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants fuzz bench chaos simulate docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
+.PHONY: help venv venv-audit venv-browser venv-fuzz demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants fuzz models bench chaos simulate docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -193,6 +193,9 @@ $(FUZZ)/.ready: requirements-lake.lock requirements-fuzz.lock $(VENV)/.locked
 
 fuzz: venv-fuzz ## inputs that coverage guides, against each parser (TARGET=all INPUTS=100000; ARGS=--keep extends the corpora)
 	@$(FUZZ)/bin/python -m tests.fuzz $(TARGET) --inputs $(INPUTS) $(ARGS)
+
+models: venv ## every order of steps of the models of the protocols, up to an hour (ARGS="--only link --most 1000000")
+	@$(BIN)/python -m tests.models $(ARGS)
 
 bench: venv ## a short run over the hot paths, beside a bare loop of the same run (ARGS=--keep keeps its ratios)
 	@$(BIN)/python -m tests.bench.guard $(ARGS)

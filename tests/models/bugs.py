@@ -1,0 +1,80 @@
+"""Seeded bugs: faults of the product that the models must notice, each with the invariant that names it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.models import link
+from tests.models.explorer import Exploration, Model, explore
+from tests.models.link import LinkModel
+
+REST = "rest can be reached from every state (V1)"
+MOST_STATES = 200_000
+
+
+class SeededBug(NamedTuple):
+    """A model with a bug, and the invariant that must be found broken. `live`: only the search for rest finds it."""
+
+    model: Model
+    invariant: str
+    live: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.model.name}: {self.model.bug}"
+
+    def explore(self) -> Exploration:
+        return explore(self.model, most=MOST_STATES, live=self.live)
+
+
+LINK = [
+    SeededBug(
+        LinkModel(
+            events=3,
+            crashes=0,
+            epochs=0,
+            restores_receiver=0,
+            twice=0,
+            late=0,
+            bug="batches are settled as they are answered",
+        ),
+        link.CONTIGUOUS,
+    ),
+    SeededBug(LinkModel(bug="a time-out counts as an answer"), link.EVERYWHERE),
+    SeededBug(
+        LinkModel(
+            events=3,
+            crashes=0,
+            epochs=0,
+            restores_receiver=0,
+            twice=0,
+            bug="a batch beyond the mark is stored",
+        ),
+        link.COVERED,
+    ),
+    SeededBug(LinkModel(repairs=1, epochs=0, twice=0, late=0, bug="a repair moves the mark"), link.COVERED),
+    SeededBug(LinkModel(bug="the mark moves in a transaction of its own"), link.COVERED),
+    SeededBug(LinkModel(bug="known ids are not looked up"), link.ONCE),
+    SeededBug(LinkModel(bug="the start of a peer is ignored"), link.EVERYWHERE),
+    SeededBug(LinkModel(bug="the mark is not compared when the link is opened"), link.EVERYWHERE),
+    SeededBug(LinkModel(epochs=0, twice=0, late=0, bug="a rewind keeps what was sent"), REST, live=True),
+    SeededBug(LinkModel(bug="a confirmation counts only in the present epoch"), link.EVERYWHERE),
+    SeededBug(
+        LinkModel(
+            events=3,
+            crashes=0,
+            epochs=0,
+            restores_receiver=0,
+            twice=0,
+            late=0,
+            evictions=2,
+            bug="a loss is left out of the range",
+        ),
+        REST,
+        live=True,
+    ),
+    SeededBug(LinkModel(restores_sender=1, restores_receiver=0, bug="a restored sender keeps its epoch"), link.COVERED),
+    SeededBug(LinkModel(bug="a batch continues a link without a query for its mark"), link.ORDER),
+    SeededBug(LinkModel(bug="a batch from before the query continues a link"), link.EVERYWHERE),
+]
+ALL = [*LINK]
