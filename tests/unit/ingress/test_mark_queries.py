@@ -1,4 +1,4 @@
-"""Which queries of marks count: those signed since the start, whatever the wall clock did. Which batches follow them."""
+"""Which queries of marks count, whatever the wall clock did since the start; and which batches follow them."""
 
 from __future__ import annotations
 
