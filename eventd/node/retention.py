@@ -16,7 +16,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.losses import join_oldest, read_crowded
 from eventd.log.core.topic_row import read_topic
-from eventd.log.history.pruning import TileLimits, delete_tiles, find_surplus
+from eventd.log.history.pruning import TileLimits, delete_dropped, delete_tiles, find_surplus
 from eventd.log.history.trees import delete_checkpoints, read_surplus_checkpoints
 from eventd.log.retention.evict import CHUNK, RowRetention, delete_old_rows, delete_selections, read_unused_selections
 from eventd.log.routemaster.tokens import DeleteExpiredTokens, read_expired
@@ -106,6 +106,8 @@ class Retention:
             await self._log.database.write(delete_checkpoints, surplus)
         for group in declared:
             await self._prune_tiles(group)
+        while await self._log.database.write(delete_dropped):
+            pass
         await self._log.database.write(delete_ended_sessions, clock.now(), clock.now() - IDLE)
         if await self._log.database.read(has_passed):
             await self._log.database.write(_drop_passed)

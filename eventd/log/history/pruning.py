@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from eventd.log.history.trees import DAY, Tree, first_position, read_relayed_trees, read_trees
+from eventd.log.history.trees import DAY, NO_TOPIC, Tree, first_position, read_relayed_trees, read_trees
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from federation.history.merkle import HASH_SIZE
@@ -18,6 +18,8 @@ from federation.history.tiles import TILE_WIDTH
 KEPT: Final = 30 * DAY
 """How much longer than its events a tile is kept, and how long it is kept for a witness that stands below it."""
 CUT: Final = TILE_WIDTH * TILE_WIDTH
+STEP_ROWS: Final = 256
+"""Maximum number of rows of a dropped tree that are deleted in one step."""
 _TILE_BYTES: Final = TILE_WIDTH * HASH_SIZE
 
 
@@ -82,6 +84,24 @@ def delete_tiles(conn: Connection, surplus: SurplusTiles) -> int:
     """Delete tiles that are to go; return how many there were."""
     sql = "DELETE FROM tiles WHERE tree = ? AND level = 0 AND number >= ? AND number < ?"
     return execute(conn, sql, surplus)
+
+
+def delete_dropped(conn: Connection) -> int:
+    """Delete some rows of a tree that was dropped, up to two mebibytes of tiles; return how many: 0 when all are gone.
+
+    The row of the tree is deleted last.
+    """
+    rows = fetch(conn, "SELECT id FROM trees WHERE topic_id = ? ORDER BY id LIMIT 1", (NO_TOPIC,))
+    if not rows:
+        return 0
+    tree = rows[0][0]
+    for table, key in (("tiles", "level, number"), ("checkpoints", "size")):
+        some = f"SELECT {key} FROM {table} WHERE tree = ? LIMIT ?"
+        sql = f"DELETE FROM {table} WHERE tree = ? AND ({key}) IN ({some})"
+        count = execute(conn, sql, (tree, tree, STEP_ROWS))
+        if count:
+            return count
+    return execute(conn, "DELETE FROM trees WHERE id = ?", (tree,))
 
 
 def _first_tile(conn: Connection, tree: Tree) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from eventd.log.history.trees import (
+    NO_TOPIC,
     UNPROVEN,
     StoredCheckpoint,
     Tree,
@@ -99,7 +100,7 @@ def keep_tiles(conn: Connection, topic_id: int, checked: CheckedTiles, now: int)
     if found is None:
         return False
     tree = read_tree(conn, found.id, locked=True)
-    if tree.size != checked.old or tree.epoch:
+    if tree.size != checked.old or tree.epoch or tree.topic_id != topic_id:
         return False
     write_tiles(conn, tree.id, checked.tiles)
     execute(conn, "UPDATE trees SET size = ?, trouble = '' WHERE id = ?", (checked.size, tree.id))
@@ -126,10 +127,10 @@ def _insert(conn: Connection, topic_id: int, checked: CheckedTiles) -> Tree:
 
 
 def drop_relayed(conn: Connection, topic_id: int, node: str, *, but: int = 0) -> None:
-    """Delete the trees of a node with their tiles, except those that it opened last, `but` of them."""
+    """Drop the trees of a node with their tiles, except those that it opened last, `but` of them."""
     kept = [tree for tree in read_relayed_trees(conn, topic_id) if read_origin(tree.origin).node == node]
     for tree in kept[but:]:
-        _delete(conn, tree)
+        _drop(conn, tree)
 
 
 def compare_kept(conn: Connection, topic_id: int, origin: str, size: int, root: bytes) -> None:
@@ -144,7 +145,7 @@ def compare_kept(conn: Connection, topic_id: int, origin: str, size: int, root: 
         return
     kept = _root_at(conn, tree, size)
     if kept is not None and kept != root:
-        _delete(conn, tree)
+        _drop(conn, tree)
     else:
         execute(conn, "UPDATE trees SET trouble = ? WHERE id = ?", (UNPROVEN if kept is None else "", tree.id))
 
@@ -154,14 +155,14 @@ def drop_unproven(conn: Connection, tree_id: int) -> bool:
     rows = fetch(conn, f"SELECT trouble FROM trees WHERE id = ?{for_update(conn)}", (tree_id,))
     if not rows or rows[0][0] != UNPROVEN:
         return False
-    _delete(conn, read_tree(conn, tree_id))
+    _drop(conn, read_tree(conn, tree_id))
     return True
 
 
-def _delete(conn: Connection, tree: Tree) -> None:
-    for table in ("tiles", "checkpoints"):
-        execute(conn, f"DELETE FROM {table} WHERE tree = ?", (tree.id,))
-    execute(conn, "DELETE FROM trees WHERE id = ?", (tree.id,))
+def _drop(conn: Connection, tree: Tree) -> None:
+    """Take a tree out of use, and free its name. `delete_dropped` deletes its tiles, which may be a gigabyte."""
+    values = NO_TOPIC, f"dropped {tree.id}", tree.id
+    execute(conn, "UPDATE trees SET topic_id = ?, origin = ? WHERE id = ?", values)
 
 
 def answer_tiles(conn: Connection, topic_id: int, question: TilesQuestion) -> TilesAnswer:

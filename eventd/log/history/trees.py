@@ -24,6 +24,8 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 UNPROVEN: Final = "unproven"
 """The `trouble` of another node's tree that was witnessed anew, until tiles prove that what is kept is part of it."""
+NO_TOPIC: Final = 0
+"""The topic of trees that were dropped: nothing reads them any more, and their tiles are deleted in steps."""
 
 
 class Tree(NamedTuple):

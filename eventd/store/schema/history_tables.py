@@ -10,7 +10,7 @@ trees = sa.Table(
     "trees",
     metadata,
     sa.Column("id", serial, primary_key=True),
-    sa.Column("topic_id", sa.BigInteger, nullable=False),
+    sa.Column("topic_id", sa.BigInteger, nullable=False),  # 0: it was dropped, and is being deleted
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("log_key", sa.Text, nullable=False),  # the verifier key of its checkpoints
     # Of the log, when the tree was opened; empty for a tree of another node, of which this one relays events.

@@ -12,6 +12,7 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.delivery.returned import StoreReturned
+from eventd.log.history.relayed import drop_relayed
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
 from eventd.log.routemaster.surface_topic import surface_topic_config
@@ -30,7 +31,7 @@ from eventd.resources.configuration import GroupConfig
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings, load
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.statements import execute, fetch
+from eventd.store.engine.statements import execute, fetch, insert_row
 from eventd.store.rows import links
 from eventd.store.rows.actions import (
     KEY_SECONDS,
@@ -195,6 +196,23 @@ async def test_sessions_of_the_console_are_deleted_once_they_have_ended(
         clock.advance(seconds)
         async with pruning(log, settings, []):
             assert "".join(row.digest[0] for row in await database.read(read_sessions)) == left
+
+
+async def test_dropped_trees_of_other_nodes_are_deleted(log: EventLog, database: Database, settings: Settings) -> None:
+    values: dict[str, str | int | bytes] = {
+        "topic_id": 1,
+        "origin": f"eventd/g/a/{'a' * 16}",
+        "log_key": "",
+        "epoch": "",
+        "opening": b"",
+        "opened_at": 0,
+        "size": 1,
+        "position": 0,
+    }
+    await database.write(insert_row, "trees", values)
+    await database.write(drop_relayed, 1, "a")
+    async with pruning(log, settings, []):
+        assert await database.read(fetch, "SELECT id FROM trees") == []
 
 
 async def test_verifications_are_kept_for_90_days_and_the_newest_20_of_each_peer(

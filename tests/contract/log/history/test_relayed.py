@@ -9,8 +9,9 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.scan import scan
-from eventd.log.history import relayed
+from eventd.log.history import pruning, relayed
 from eventd.log.history.proving import NotProven, find_leaf, prove_event
+from eventd.log.history.pruning import delete_dropped
 from eventd.log.history.relayed import (
     MOST_TREES,
     RelayedCheckpoint,
@@ -235,4 +236,33 @@ async def test_of_a_node_the_trees_that_it_opened_last_are_kept(relay: Relay) ->
     kept = await relay.log.database.read(read_relayed_trees, relay.topic)
     assert [tree.origin[-1] for tree in kept] == [*reversed(letters)][:MOST_TREES]
     await relay.log.database.write(drop_relayed, relay.topic, "a")
-    assert await relay.stored() == (0, 0, 0)
+    assert await relay.log.database.read(read_relayed_trees, relay.topic) == []
+
+
+async def test_a_dropped_tree_frees_its_name_at_once_and_is_deleted_in_steps(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = GrowingTree().grow(*map(str, range(1299)))
+    await relay.pull(tree)
+    whole, write = await relay.stored(), relay.log.database.write
+    await write(drop_relayed, relay.topic, "a")
+    assert await relay.stored() == whole, "a writer does not wait until a gigabyte is deleted"
+    assert await relay.log.database.read(find_tree_of, relay.topic, str(tree.origin)) is None
+    await relay.pull(tree)
+    monkeypatch.setattr(pruning, "STEP_ROWS", 4)
+    steps = []
+    while count := await write(delete_dropped):
+        steps.append(count)
+    assert steps == [4, 3, 1, 1], "seven tiles, the checkpoint, the tree"
+    assert await relay.stored() == whole
+    assert await relay.pull(tree.grow("x")) == 1301, "the one that was pulled since is untouched"
+
+
+async def test_no_tiles_are_stored_in_a_tree_that_was_dropped_meanwhile(relay: Relay) -> None:
+    tree = GrowingTree().grow("x")
+    await relay.pull(tree)
+    kept = await relay.log.database.read(find_tree_of, relay.topic, str(tree.origin))
+    asked = ask_tiles(due := checkpoint(tree.grow("y")), kept)
+    checked = await relay.log.database.read(check_tiles, due, kept, asked, answer(tree, asked))
+    await relay.log.database.write(drop_relayed, relay.topic, "a")
+    assert await relay.log.database.write(keep_tiles, relay.topic, checked, NOW) is False
