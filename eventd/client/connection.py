@@ -328,7 +328,8 @@ async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
             members[name] = value.removeprefix(b" ")
         else:
             if b"data" in members:
-                yield Frame(members.get(b"id", b"").decode(), members.get(b"event", b"").decode(), members[b"data"])
+                id, event = (members.get(name, b"").decode(errors="replace") for name in (b"id", b"event"))
+                yield Frame(id, event, members[b"data"])
             members = {}
 
 

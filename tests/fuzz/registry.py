@@ -15,6 +15,12 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "answers": ("receipts", "link-answers", "error-answers", "questions", "replies", "status-answers", "positions"),
     "exchange": ("exchange", "retry-after", "urls", "addresses"),
     "texts": ("durations", "sizes", "selectors", "yaml", "json", "resources", "json-shapes", "predicates"),
+    "storage": ("blocks", "records", "records-of-events", "record-ids"),
+    "lake": ("lake-files", "lake-footers", "lake-lines"),
+    "streams": (
+        *("stream-frames", "stream-messages", "stream-layouts", "stream-payloads", "stream-tokens", "key-sets"),
+    ),
+    "bodies": ("event-streams", "websocket-frames", "write-bodies", "drain-bodies", "refusals"),
     "history": (
         *("notes", "checkpoints", "tree-entries", "verifier-keys", "tiles", "proof-files", "fork-files"),
         *("tree-proofs", "history-messages", "leaf-hints", "policies"),

@@ -19,8 +19,8 @@ _TAG = '"$tag":"'
 _META = '"meta":'
 _DATA = '"data":'
 _END = '","'
-"""Ends a string member and begins the next one. It never occurs inside a JSON string: there a quote has a backslash
-before it."""
+"""Ends a string member and begins the next one. It also occurs at the end of a text that ends with a quote and a comma,
+where the first quote has a backslash before it: see `_end_of_text`."""
 
 _INSTANCE_BITS, _SEQ_BITS = 38, 36
 _RANDOM_BITS = 62  # of a UUID's second half; the first half holds the others
@@ -146,23 +146,31 @@ def _end_of_value(body: str, begin: int) -> int:
 
 def node_text(body: str) -> str:
     """Return the node that wrote the record, as JSON; empty if not set."""
-    return body[len(_NODE) - 1 : body.index(_END, len(_NODE)) + 1] if body.startswith(_NODE) else ""
+    return body[len(_NODE) - 1 : _end_of_text(body, len(_NODE)) + 1] if body.startswith(_NODE) else ""
+
+
+def _end_of_text(body: str, begin: int) -> int:
+    """Return the index of the quote that ends the string member whose characters begin here; another one follows."""
+    end = body.index(_END, begin)
+    while body[end - 1] == "\\" and (end - len(body[begin:end].rstrip("\\")) - begin) % 2:
+        end = body.index(_END, end + 1)  # that quote was one of the text
+    return end
 
 
 def _after_node(body: str) -> int:
     """Return the index of the quote that begins the first member after `$node`."""
-    return body.index(_END, len(_NODE)) + 2 if body.startswith(_NODE) else 1
+    return _end_of_text(body, len(_NODE)) + 2 if body.startswith(_NODE) else 1
 
 
 def _after_tag(body: str, at: int) -> int:
     """Return the index of the first member after `$tag`, which begins at `at`; `at` if another member begins there."""
-    return body.index(_END, at + len(_TAG)) + 2 if body.startswith(_TAG, at) else at
+    return _end_of_text(body, at + len(_TAG)) + 2 if body.startswith(_TAG, at) else at
 
 
 def tag_text(body: str) -> str:
     """Return the tag of a record, as JSON; empty if it has none."""
     at = _after_node(body)
-    return body[at + len(_TAG) - 1 : body.index(_END, at + len(_TAG)) + 1] if body.startswith(_TAG, at) else ""
+    return body[at + len(_TAG) - 1 : _end_of_text(body, at + len(_TAG)) + 1] if body.startswith(_TAG, at) else ""
 
 
 def tag_of(body: str) -> str | None:

@@ -92,6 +92,11 @@ async def test_a_stream_is_read_alike_however_it_is_cut(size: int) -> None:
     ]
 
 
+async def test_bytes_of_a_stream_that_are_not_utf_8_are_replaced() -> None:
+    chunks: Any = Chunks(b"id: a\xff\nevent: \xffb\ndata: 1\n\n")
+    assert [frame async for frame in _frames(chunks)] == [Frame("a\ufffd", "\ufffdb", b"1")]
+
+
 def test_names_and_queries_are_quoted_whole() -> None:
     assert path_of("topics", "a/b c:d.é", "diff") == "/v0/topics/a%2Fb%20c%3Ad.%C3%A9/diff"
     assert path_of("routers", "a->b") == "/v0/routers/a-%3Eb"

@@ -18,6 +18,7 @@ from eventd.log.core.records import (
     body_of_event,
     compact,
     content_size,
+    data_begin,
     encoded,
     new_instance,
     node_text,
@@ -111,6 +112,14 @@ def test_another_text_is_no_id_of_a_record(text: str) -> None:
 def test_an_instance_fits_its_place_and_is_never_nothing() -> None:
     assert new_instance(bytes(8)) == 1
     assert new_instance(b"\xff" * 8) == 2**38 - 1
+
+
+@pytest.mark.parametrize("text", ['a",', '"",', 'a\\",', "a\\", 'a\\\\","', '","', "plain"])
+def test_a_node_or_tag_may_end_with_a_quote_and_a_comma(text: str) -> None:
+    body = write_body(text, text, '{"a":1}', "2")
+    assert (tag_of(body), json.loads(node_text(body)), body[data_begin(body) : -1]) == (text, text, '{"a":1}')
+    assert json.loads(render(1, 2, body, View())) == {"$seq": 1, "$ts": 2, "$node": text, "meta": 2, "data": {"a": 1}}
+    assert content_size(body) == len('{"a":1}') + 1
 
 
 @pytest.mark.parametrize("way", [Provenance(0, ""), Provenance(3, ""), Provenance(1, "e 1"), Provenance(64, "x")])
