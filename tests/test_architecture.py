@@ -212,6 +212,8 @@ BROKEN = [
         "            pass",
     ),
     ("loops give way", "eventd/log/a.py", "async def f(c):\n    while True:\n        g() and await c.sleep(1)"),
+    ("commands are quoted", "eventd/api/app.py", "def f(id):\n    return f'see `routerctl prove {id}`'"),
+    ("commands are quoted", "eventd/api/app.py", "def f(one):\n    return f'routerctl prove --group g {one.event_id}'"),
     ("names that say what", "eventd/store/utils.py", "x = 1"),
     ("names that say what", "eventd/common/time.py", "x = 1"),
     ("names that say what", "federation/helpers.py", "x = 1"),
@@ -219,6 +221,8 @@ BROKEN = [
 ]
 
 KEPT = [
+    ("commands are quoted", "eventd/api/app.py", "def f(id):\n    return f'see `routerctl job list` for {id}'"),
+    ("commands are quoted", "eventd/api/app.py", "def f(id):\n    return f'routerctl prove {as_argument(id)}'"),
     ("imports go down", "eventd/cli/audit/run.py", "def late():\n    from eventd.audit.engine import run"),
     (
         "optional code is imported late",

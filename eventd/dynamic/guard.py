@@ -15,6 +15,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.parts.claims import CAPTURING_KIND, UNREADABLE, captured_by, host_address, key_of
 from eventd.store.parts.reading import read_captures
 from eventd.store.rows.registry import read_resources
+from eventd.text.arguments import as_argument
 from federation.event import DECODER
 
 OBSERVED: Final = "routerd.client.ipv4.observed"
@@ -98,8 +99,12 @@ def _captures(conn: Connection, addresses: set[str], now: int) -> dict[str, tupl
         for address in wanted & declared.keys()
     }
     for address, key, source in read_captures(conn, wanted, now):
-        hints[address] = _refusal(address, f"{key} of {source}", f"routerctl dynamic delete {source}")
+        hints[address] = _refusal(address, f"{key} of {source}", _deletion(source))
     return hints
+
+
+def _deletion(source: str) -> str:
+    return f"routerctl dynamic delete {as_argument(source, 'SOURCE')}"
 
 
 def _refusal(address: str, by: str, remedy: str) -> tuple[str, str]:

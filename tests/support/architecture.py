@@ -372,6 +372,23 @@ def loops_give_way(source: Source) -> Found:
     )
 
 
+_FREE_TEXTS = ("id", "event_id", "taken_id", "source", "path", "file", "place", "lake", "subject")
+"""Names of values that publishers, peers or plugins choose, or that may hold blanks."""
+
+
+def commands_are_quoted(source: Source) -> Found:
+    for node in source.nodes(ast.JoinedStr):
+        is_command = False
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                _, begun, rest = str(part.value).rpartition("routerctl ")
+                is_command = (is_command or bool(begun)) and not re.search("[`;,]", rest)
+            elif is_command and isinstance(part, ast.FormattedValue):
+                name = part.value.id if isinstance(part.value, ast.Name) else getattr(part.value, "attr", "")
+                if name in _FREE_TEXTS:
+                    yield part.lineno, f"puts {name} into a command"
+
+
 def names_say_what(source: Source) -> Found:
     empty = r"(utils?|helpers?|managers?|common|misc)"
     for name in source.path.removesuffix(".py").split("/"):
@@ -606,6 +623,12 @@ RULES = [
         " every way round await a timer, a thread, the writer or asyncio.wait, or say in tests/support/loops.py why it"
         " ends.",
         loops_give_way,
+    ),
+    Rule(
+        "commands are quoted",
+        "an operator pastes the commands of messages into a shell, and publishers choose the ids of events: put such a"
+        " text there with text.arguments.as_argument.",
+        commands_are_quoted,
     ),
     Rule(
         "names that say what",

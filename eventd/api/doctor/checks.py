@@ -11,8 +11,10 @@ from eventd.api.doctor.facts import Deliveries, GroupFacts, PeerFacts, Runs, Thr
 from eventd.api.doctor.report import DROP, NO_ACTION, RELEASE, Breach, Check, CheckStatus
 from eventd.api.framework.moments import show_seconds, show_time
 from eventd.runtime.clock import SECOND
+from eventd.text.arguments import as_argument
 from eventd.text.duration import format_duration
 from eventd.text.plural import counted
+from eventd.text.quoting import quoted
 
 PENDING_WARN_SECONDS = 10
 """Seconds that an event may wait for a running link before the check warns: a batch under way is not a problem."""
@@ -114,9 +116,11 @@ def _failed(peer: PeerFacts) -> Check:
 
 def _release(peer: PeerFacts, event_id: str) -> str:
     """Return what gets an event to a peer at which another event has its id."""
-    of = f"{event_id} --group {peer.group}"
+    id = as_argument(event_id, "EVENT_ID")
+    of = f"{id} --group {peer.group}"
+    named = quoted(event_id) if id == "EVENT_ID" else id
     return (
-        f"another event has the id {event_id} at {peer.node} (id_conflict): if this one has it by right, run `routerctl"
+        f"another event has the id {named} at {peer.node} (id_conflict): if this one has it by right, run `routerctl"
         f" prove {of} --out FILE` here, `routerctl federation event release {of} --proof FILE` at {peer.node}, and"
         f" `routerctl federation dead-letters retry --group {peer.group} NUMBER` here; otherwise emit it again with an"
         " id of its own"

@@ -10,6 +10,7 @@ from eventd.api.framework.moments import show_time
 from eventd.groups.link_remedies import remedy_for
 from eventd.log.core.id_conflicts import UNKNOWN
 from eventd.runtime.clock import SECOND
+from eventd.text.arguments import as_argument
 from eventd.text.duration import format_duration
 from eventd.text.plural import counted
 
@@ -186,7 +187,7 @@ def _subscription(group: GroupFacts, runs: Runs) -> Iterator[Check]:
 def _parts(group: GroupFacts) -> Iterator[Check]:
     """Yield a check for each of the first ineffective parts, and one for the number of the others."""
     for source, reason in group.aside[:MOST_ASIDE]:
-        remedy = f"show its content: routerctl dynamic describe {source}"
+        remedy = f"show its content: routerctl dynamic describe {as_argument(source, 'SOURCE')}"
         owner = source.rpartition("/")[0]
         yield Check(
             f"DynamicConfigPart/{source}",

@@ -29,6 +29,7 @@ from eventd.cli.gateway.session import Session, connected, connected_without_tab
 from eventd.cli.program.values import Duration, MayBeEmpty
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import Invalid
+from eventd.text.arguments import as_argument
 from eventd.text.plural import counted
 
 DEFAULTS = ("type", "subject", "sourceNode", "ttl")
@@ -332,7 +333,7 @@ async def deliveries(
     session.out.rows(DELIVERIES, pages.rows, name=lambda row: f"{row['eventId']}/{row['peer']}")
     pages.note_rest()
     if event_id and not pages.rows:
-        why = f"routerctl federation event describe {event_id}"
+        why = f"routerctl federation event describe {as_argument(event_id, 'EVENT_ID')}"
         note(f"note: no delivery of event {event_id} matches; to see for which peers it is not meant, and why: {why}")
 
 

@@ -14,6 +14,7 @@ from eventd.cli.gateway.session import Session, connected_without_table, may_ask
 from eventd.cli.terminal.output import note
 from eventd.errors import Invalid
 from eventd.runtime.regular_files import NotRegular, read_regular
+from eventd.text.arguments import as_argument
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 """The limit of a proof file; declared here so that help does not load the formats."""
@@ -45,7 +46,8 @@ async def release(
         held = f"an event of {holder['sourceNode'] or 'no source'}, with the digest {holder['digest']}"
     note(f"{id} is free in group {name}: {held} had it")
     if holder["stored"]:
-        note(f"note: for evidence: routerctl prove {id} --group {name} --position {holder['position']}")
+        shown = f"routerctl prove {as_argument(id, 'EVENT_ID')} --group {name} --position {holder['position']}"
+        note(f"note: for evidence: {shown}")
     source = proven["sourceNode"] or "no source"
     note(f"proven: {proven['node']} admitted the event of {source} as leaf {proven['leaf']} of {proven['origin']}")
     note("note: it is stored when its sender sends it again. There, `routerctl federation dead-letters list` shows its")

@@ -9,6 +9,7 @@ import typer
 from eventd.cli.gateway.lake_choice import lake_storage
 from eventd.cli.terminal.output import Column, moment, text
 from eventd.errors import CheckFailed, Invalid, NotFound
+from eventd.text.arguments import as_argument
 
 if TYPE_CHECKING:
     from eventd.lake.shipped_tiles import TreeInLake
@@ -58,7 +59,8 @@ def _choose(lake: str, group: str, tree: str) -> ShippedTree:
     fitting = [one for one in _read(lake, group) if tree in ("", one.origin.tree)]
     if not fitting:
         raise NotFound(
-            f"the lake has no tree {tree or 'of a node'}", hint=f"list them: routerctl log status --lake {lake}"
+            f"the lake has no tree {tree or 'of a node'}",
+            hint=f"list them: routerctl log status --lake {as_argument(lake, 'LAKE')}",
         )
     if len({one.origin[:2] for one in fitting}) > 1:
         raise Invalid(

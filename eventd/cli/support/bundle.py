@@ -29,6 +29,7 @@ from eventd.cli.support.collecting import (
 )
 from eventd.cli.terminal.output import note
 from eventd.errors import EventdError, Invalid
+from eventd.text.arguments import as_argument
 from eventd.text.plural import counted
 from eventd.text.size import format_size
 
@@ -86,7 +87,7 @@ async def support_bundle(
     missing = [f"note: {name} is missing: {reason}" for name, reason in manifest["missing"].items()]
     session.out.outcome({"file": str(place), **manifest}, *lines, name=lambda row: row["file"], notes=missing)
     if session.out.is_table:
-        note(f"note: read it before you send it on; routerctl --from {place} doctor shows it")
+        note(f"note: read it before you send it on; routerctl --from {as_argument(str(place), 'FILE')} doctor shows it")
 
 
 def _add_settings(found: Collected, session: Session) -> None:

@@ -35,6 +35,7 @@ from eventd.runtime.clock import Moment
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import chance_of
 from eventd.store.rows.registry import StoredResource, read_resources
+from eventd.text.arguments import as_argument
 
 MOST_NAMED = 5
 """Maximum number of names that a message lists."""
@@ -139,7 +140,7 @@ class DeclaredTopics:
             if routers := read_router_names(self._conn, line.id):
                 raise Conflict(
                     f"{change.identity} is still used by routers that no resource declares: {_listed(routers)}",
-                    hint=f"delete them first: routerctl router delete '{routers[0]}'",
+                    hint=f"delete them first: routerctl router delete {as_argument(routers[0], 'ROUTER')}",
                 )
             self.records[change.name] = read_size(self._conn, line, self._tx.now).count
             DeleteTopic(change.name, declared=True).make(self._tx)

@@ -8,6 +8,7 @@ from typing import Literal
 from eventd.log.topics.errors import Incompatible
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import declared_names
+from eventd.text.arguments import as_argument
 from eventd.text.topic_names import GROUP_PREFIX, ROUTER_KIND, TOPIC_KIND, TOPICS_VERSION
 
 ManagedBy = Literal["declared", "api"]
@@ -45,6 +46,6 @@ def _declared(conn: Connection, kind: str, names: Sequence[str]) -> set[str]:
 def _refusal(kind: str, name: str, doing: str, noun: str) -> Incompatible:
     return Incompatible(
         f"the {noun} {name!r} is declared by {kind}/{name} and cannot be {doing} here",
-        hint=f"use routerctl edit '{kind}/{name}', or routerctl delete",
+        hint=f"use routerctl edit {as_argument(f'{kind}/{name}', 'RESOURCE')}, or routerctl delete",
         detail={noun: name, "reason": "declared", "resource": f"{kind}/{name}"},
     )

@@ -36,6 +36,7 @@ from eventd.log.history.trees import read_tree
 from eventd.log.witnesses.event_states import EventHistory, pick_in_state, read_event_states, span_of
 from eventd.resources.configuration import GroupConfig
 from eventd.store.engine.database import Connection
+from eventd.text.arguments import as_argument
 from federation.event import DECODER, is_plain
 from federation.loops import decode_path
 
@@ -164,8 +165,8 @@ def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
         f"the id {event_id} is taken in group {group} by another event of {owner.source or 'no source'}, which {where};"
         f" its digest is {owner.digest}",
         owner,
-        hint=f"{hint}; routerctl federation event list --group {group} --id {event_id} --include-expired"
-        " shows the other one",
+        hint=f"{hint}; routerctl federation event list --group {group} --id"
+        f" {as_argument(event_id, 'EVENT_ID')} --include-expired shows the other one",
     )
 
 

