@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from pydantic import Field
 from eventd.api.admin.events.emitted import drafts_from
 from eventd.api.admin.events.emitted_leaves import show_leaves
 from eventd.api.admin.events.event_columns import MOST, read_events
+from eventd.api.admin.events.event_search import SEARCH_PAGES, SEARCH_SECONDS
 from eventd.api.admin.events.event_texts import are_texts, decode_texts
 from eventd.api.admin.events.refuted_marks import read_refuted_marks
 from eventd.api.admin.events.returned_marks import read_shown_marks
@@ -21,7 +23,7 @@ from eventd.api.admin.resources.groups import EmitTarget, find_target, recall_ta
 from eventd.api.bodies.bodies import SMALL_BYTES
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Params, Services
-from eventd.api.framework.paging import PAGE_SIZE, After, Limit, PageStart, read_token, write_token
+from eventd.api.framework.paging import MAX_PAGE_SIZE, PAGE_SIZE, After, Limit, PageStart, read_token, write_token
 from eventd.dynamic.guard import OBSERVED, refuse_captured
 from eventd.errors import Conflict, EventdError, Invalid
 from eventd.groups.lookup import find_group, read_group_topic
@@ -242,7 +244,7 @@ class ListEvents(Params):
     until: str = Field(default="", description="Only events observed at this time or earlier.")
     include_expired: bool = Field(default=False, description="Show expired events, too.")
     history: EventHistory | None = Field(
-        default=None, description="Only events of other nodes whose check has this result. Requires mode `verify`."
+        default=None, description="Only events of other nodes with this check result (needs `history.mode: verify`)."
     )
     newest: bool = Field(default=False, description="Newest first; `after` then continues with older ones.")
     after: After = ""
@@ -253,22 +255,7 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
     now = services.clock.now()
     since, until = read_span(params.since, params.until, now)
     ask, start = await services.database.read(_open_listing, params, now, since, until)
-    records: list[Record] = []
-    more = True
-    while more and len(records) < params.limit and ask.max_bytes > 0:
-        found = await services.database.read(list_latest, ask)
-        fitting = found.records
-        if params.history is not None:
-            fitting = await services.database.read(pick_in_state, ask.topic_id, params.group, fitting, params.history)
-        records += fitting
-        more = found.more
-        ask = replace(
-            ask,
-            limit=ask.limit - len(fitting),
-            max_bytes=ask.max_bytes - sum(record.size for record in fitting),
-            after=ask.after if params.newest else found.seen,
-            before=found.seen if params.newest else ask.before,
-        )
+    records, seen = await _read_page(services, params, ask)
     states = {}
     if start.is_checked:
         states = await services.database.read(read_event_states, ask.topic_id, params.group, records)
@@ -283,10 +270,38 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
     ]
     return {
         "events": shown,
-        "next": write_token(start.head, records[-1].position) if more and records else None,
+        "next": None if seen is None else write_token(start.head, seen),
         "upto": write_token(start.head, start.head.last),
         "gap": start.place.gap,
     }
+
+
+async def _read_page(services: Services, params: ListEvents, ask: EventQuery) -> tuple[list[Record], int | None]:
+    """Return the events of a page, and the position after which the next page begins; None for the last page.
+
+    With a result of the check, full pages of the log are read, as few of their events may have it, and the work is
+    bounded as that of a search is: the page may have fewer events than its limit, or none.
+    """
+    begun, state = services.clock.monotonic(), params.history
+    records, size = list[Record](), 0
+    for number in count(1):
+        most = params.limit - len(records) if state is None else MAX_PAGE_SIZE
+        found = await services.database.read(list_latest, replace(ask, limit=most))
+        fitting = found.records
+        if state is not None:
+            fitting = await services.database.read(pick_in_state, ask.topic_id, params.group, fitting, state)
+        for record in fitting:
+            if records and (len(records) == params.limit or size + record.size > ask.max_bytes):
+                return records, records[-1].position
+            records.append(record)
+            size += record.size
+        if not found.more:
+            break
+        is_late = number >= SEARCH_PAGES or services.clock.monotonic() - begun >= SEARCH_SECONDS
+        if len(records) == params.limit or size >= ask.max_bytes or (state is not None and is_late):
+            return records, found.seen
+        ask = replace(ask, before=found.seen) if params.newest else replace(ask, after=found.seen)
+    return records, None
 
 
 class _ListingStart(NamedTuple):

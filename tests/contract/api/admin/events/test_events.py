@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eventd.api.admin.events import events
 from eventd.api.admin.events.emitted import BadEvents, EventsTooLarge
 from eventd.api.admin.events.event_columns import PlainEvent
 from eventd.api.admin.events.events import Emit
@@ -15,11 +16,13 @@ from eventd.api.admin.events.events import emit as emit_events
 from eventd.api.framework.operations import Services
 from eventd.errors import Conflict, Full, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.listing import EventList, EventQuery, list_latest
 from eventd.log.core.units import Publish, StaleDeclaration
 from eventd.log.history.hints import keep_hints
 from eventd.log.history.refuted import RefutedRecord, keep_refuted
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock, draft
 from federation.history.leaf_hints import LeafPlace
@@ -429,3 +432,34 @@ async def test_events_are_listed_by_the_result_of_their_check(log: EventLog, clo
     await books.declare(spec="history: {mode: record}")
     with pytest.raises(Invalid, match=r"its history\.mode is record"):
         await ids(books, history="waiting")
+
+
+@pytest.mark.parametrize("newest", [False, True])
+async def test_a_list_by_the_result_of_a_check_reads_full_pages_and_a_bounded_number_of_them(
+    log: EventLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, newest: bool
+) -> None:
+    books = GroupLedger(log, clock)
+    await books.declare(spec="history: {mode: verify}")
+    for number in range(20):
+        await books.publish(draft(f"own{number}"))
+    await books.publish(*(draft(f"e{number}", path="b,hub") for number in range(3)))
+    reads: list[EventQuery] = []
+
+    def read_page(conn: Connection, ask: EventQuery) -> EventList:
+        reads.append(ask)
+        return list_latest(conn, ask)
+
+    monkeypatch.setattr(events, "list_latest", read_page)
+    assert await ids(books, history="unproven", newest=newest, limit=1) == ["e2" if newest else "e0"]
+    assert len(reads) == 1, "one page has all events"
+    monkeypatch.setattr(events, "MAX_PAGE_SIZE", 3)
+    monkeypatch.setattr(events, "SEARCH_PAGES", 2)
+    found, token = list[list[str]](), ""
+    while token is not None:
+        reads.clear()
+        answer = await books.call("events.list", group="g", history="unproven", newest=newest, limit=2, after=token)
+        assert len(reads) <= 2
+        found.append([one["id"] for one in answer["events"]])
+        token = answer["next"]
+    assert [one for page in found for one in page] == (["e2", "e1", "e0"] if newest else ["e0", "e1", "e2"])
+    assert [] in found, "a page between two others may be empty"
