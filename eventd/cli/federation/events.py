@@ -237,6 +237,13 @@ HistoryFilter = Annotated[
 ]
 
 
+def _require_followable(history: History | None) -> None:
+    """Raise BadParameter for a result that no event has when it arrives."""
+    if history not in (None, History.WAITING):
+        early = "--watch shows events as they arrive, before they are checked"
+        raise typer.BadParameter(f"{early}: leave out --watch or --history {history}")
+
+
 @connected
 @only_calls
 async def list_events(
@@ -279,6 +286,7 @@ async def list_events(
         if newest or oldest or before:
             option = "--newest" if newest else "--oldest" if oldest else "--before"
             raise typer.BadParameter(f"--watch shows events in order of arrival and cannot be used with {option}")
+        _require_followable(history)
         await watch_events(session, names, asked, EVENTS, limit=limit, after=after)
         return
     pages = Pages(

@@ -102,6 +102,8 @@ def test_watched_links_are_shown_again_when_they_change(edge: Control, watch: St
 
 def test_a_watch_and_newest_do_not_go_together(edge: Control) -> None:
     assert edge("fed", "event", "list", "--watch", "--newest", code=2).err.startswith("error: --watch shows")
+    told = edge("fed", "event", "list", "--watch", "--history", "verified", code=2).err
+    assert "before they are checked: leave out --watch or --history verified" in told
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly(edge: Control) -> None:
