@@ -124,7 +124,8 @@ class SimulationRun:
         found = list(self._reference().violations(final))
         at = self.world.loop.time() - BEGIN
         files = {name: machine.disk.folder / "eventd.db" for name, machine in self.world.machines.items()}
-        stored = {name: StoredTables(name, file, topology, at) for name, file in files.items()}
+        epochs = self.world.journal.epochs
+        stored = {name: StoredTables(name, file, topology, at, epochs(name)) for name, file in files.items()}
         for tables in stored.values():
             found += tables.violations()
             self.result.delivered += tables.delivered(*self._span)

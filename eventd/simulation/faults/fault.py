@@ -24,11 +24,15 @@ class FaultKind(StrEnum):
     SLOW_DISK = "slow disk"
     DISK = "disk"  # the disk fails, is full, or does not sync
     CLOCK = "clock"  # the wall time is set
+    EPOCH = "new epoch"  # the process ends, and the log begins a new epoch, as after a restore
     AT_JOB = "at job"  # killed, or without power, when the process has done so many further jobs
     AT_ANSWER = "at answer"  # the same, when a client gets its next answer
 
 
 AIMED: Final = (FaultKind.AT_JOB, FaultKind.AT_ANSWER)
+RATES: Final = (10.0, 10.0, 20.0)
+"""The mean number of faults in a run with `USUAL_KINDS` kinds."""
+USUAL_KINDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +64,14 @@ def draw_faults(streams: ChanceStreams, topology: Topology, seconds: float) -> l
 
     Half of the kinds, drawn by the seed, are left out: a fault that hides others must not do so in every run.
     """
-    chosen = streams.of("kinds of faults")
-    kinds = [kind for kind in FaultKind if kind not in AIMED and chosen.random() < 0.5]
-    intensity = chosen.choice((1.0, 1.0, 2.0))
+    # A stream for each kind: a new kind leaves the faults of the others where they are.
+    kinds = [kind for kind in FaultKind if kind not in AIMED and streams.of(f"kind {kind}").random() < 0.5]
+    rate = streams.of("rate").choice(RATES) / (USUAL_KINDS * len(topology.nodes) * seconds)
     faults: list[Fault] = []
     for kind in kinds:
         for host in topology.nodes:
             stream = streams.of(f"fault {kind} {host}")
-            times = _times(stream, seconds, intensity / (len(topology.nodes) * max(1, len(kinds))))
+            times = _times(stream, seconds, rate)
             faults.extend(_draw(stream, kind, host, topology, at) for at in times)
     for number in range(2):
         stream = streams.of(f"aimed fault {number}")
@@ -76,12 +80,12 @@ def draw_faults(streams: ChanceStreams, topology: Topology, seconds: float) -> l
     return sorted(faults, key=lambda fault: fault.at)
 
 
-def _times(stream: Stream, seconds: float, share: float) -> Iterator[float]:
-    """Yield random times, about eight in a run if `share` is 1."""
-    at = stream.expovariate(8 * share / seconds)
+def _times(stream: Stream, seconds: float, rate: float) -> Iterator[float]:
+    """Yield random times, on average `rate` in a second."""
+    at = stream.expovariate(rate)
     while at < seconds:
         yield at
-        at += stream.expovariate(8 * share / seconds)
+        at += stream.expovariate(rate)
 
 
 def _draw(stream: Stream, kind: FaultKind, host: str, topology: Topology, at: float) -> Fault:

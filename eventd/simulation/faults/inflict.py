@@ -80,7 +80,7 @@ class Misfortune:
         await self._world.loop.pause(fault.at)
         machine = self._world.machines[fault.target]
         match fault.kind:
-            case FaultKind.KILL | FaultKind.POWER | FaultKind.STOP:
+            case FaultKind.KILL | FaultKind.POWER | FaultKind.STOP | FaultKind.EPOCH:
                 await self._fell(machine, fault.kind, fault)
             case FaultKind.AT_JOB:
                 await self._ambush(machine, fault)
@@ -100,8 +100,9 @@ class Misfortune:
         self._count(fault)
         if how == FaultKind.POWER:
             machine.lose_power()
-        elif how == FaultKind.KILL:
+        elif how in (FaultKind.KILL, FaultKind.EPOCH):
             machine.kill()
+            machine.begins_epoch = how == FaultKind.EPOCH
         else:
             with suppress(Died):  # by another fault
                 await machine.stop()

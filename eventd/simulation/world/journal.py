@@ -52,6 +52,15 @@ class Journal:
         """Return the questions of one kind, in the order of their answers."""
         return [each for each in self.asked if each.kind == kind]
 
+    def epochs(self, host: str) -> int:
+        """Return how many epochs the log of a machine may have begun.
+
+        One more may begin with each power loss after an operator's: it may bring back the head file of an older epoch.
+        """
+        own = [what for _, what, name in self.changes if name == host]
+        later = own[own.index("epoch") :] if "epoch" in own else []
+        return 1 + later.count("epoch") + later.count("power")
+
     def count(self, what: str) -> int:
         """Return how often something happened to a machine."""
         return sum(each[1] == what for each in self.changes)

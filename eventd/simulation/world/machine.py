@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, cast
 
+from eventd.log.core.head import renew_epoch
 from eventd.node.node import Node
+from eventd.runtime.threads import ThreadFactory
 from eventd.settings.model import load
 from eventd.simulation.world.clock import VirtualClock, WallTime
 from eventd.simulation.world.disk import Disk
@@ -18,6 +20,7 @@ from eventd.simulation.world.sqlite_disk import SqliteDisks
 from eventd.simulation.world.streams import ChanceStreams, Stream, StreamChance
 from eventd.store.engine.database import Database
 from eventd.store.engine.foreign_file import refuse_foreign
+from eventd.store.engine.head_file import forget_head
 from eventd.store.schema.migrations import pending, upgrade
 
 T = TypeVar("T")
@@ -52,6 +55,8 @@ class Machine:
         self.on_job: Callable[[str], None] = _nothing
         self.on_change: Callable[[str, Machine], None] = _nothing
         self.on_ready: Callable[[str], None] = _nothing
+        self.begins_epoch = False
+        """Whether the next start begins a new epoch of the log first, as an operator does after a restore."""
         self.boots = 1
         self.left_behind: list[str] = []
         """The tasks that the last stop of the node has not ended."""
@@ -120,7 +125,7 @@ class Machine:
         boot = f"{self.name} {self.boots}"
 
         async def begin() -> Node:
-            _migrate(settings.database_url, chance, pool, boot)
+            self._migrate(settings.database_url, chance, pool, boot)
             clock = VirtualClock(self._loop, self.wall)
             sockets = cast(Any, [SimulatedSocket(self.address, API_PORT)])
             node = Node(settings, clock=clock, chance=chance, sockets=sockets, threads=pool, boot_id=boot)
@@ -172,6 +177,22 @@ class Machine:
             self._loop.thaw(self.life)
             self.on_change("thaw", self)
 
+    def _migrate(self, url: str, chance: StreamChance, pool: ThreadFactory, boot: str) -> None:
+        """Bring the database to the newest schema, as the daemon does before it starts a node."""
+        database = Database(url, chance=chance, threads=pool, boot_id=boot)
+        try:
+            refuse_foreign(database.path)
+            if database.read_now(pending):
+                database.write_now(upgrade, now=1)
+            if self.begins_epoch:
+                self.begins_epoch = False
+                database.write_now(renew_epoch)
+                if database.path is not None:
+                    forget_head(database.path)
+                self.on_change("epoch", self)
+        finally:
+            database.close()
+
     def executor(self) -> SimulatedPool:
         """Return the default executor of the present process."""
         return self._executor
@@ -208,17 +229,6 @@ class _Timing:
 
     def job_done(self, name: str) -> None:
         self._machine.on_job(name)
-
-
-def _migrate(url: str, chance: StreamChance, pool: Any, boot: str) -> None:
-    """Bring the database to the newest schema, as the daemon does before it starts a node."""
-    database = Database(url, chance=chance, threads=pool, boot_id=boot)
-    try:
-        refuse_foreign(database.path)
-        if database.read_now(pending):
-            database.write_now(upgrade, now=1)
-    finally:
-        database.close()
 
 
 def _nothing(*_: object) -> None:

@@ -25,13 +25,13 @@ IDLE_STEPS = 120
 """Maximum number of steps of an idle node in a second: twenty looks for changes, and what each of them costs."""
 FOUND_BY = {
     "acknowledge_before_commit": (2, "V3"),
-    "leave_out_syncs": (6, "V3"),
+    "leave_out_syncs": (4, "V3"),
     "move_cursor_without_receipt": (6, "V4"),
     "settle_out_of_order": (6, "V8"),
-    "take_batches_ahead": (5, "V6"),
+    "take_batches_ahead": (19, "V6"),
     "forget_receipts": (2, "V9"),
-    "forget_ids": (2, "V5"),
-    "begin_epochs_at_will": (5, "V16"),
+    "forget_ids": (5, "V5"),
+    "begin_epochs_at_will": (6, "V16"),
 }
 """The seed that finds each seeded bug, and the invariant that it must name."""
 
