@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from eventd.log.core.blocks import Block, unpack_readable
 from eventd.log.core.head import lock_head
-from eventd.log.core.scan import blocks_at, pick_readable
+from eventd.log.core.scan import blocks_at, scan_back
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
+from federation.event import written
 
 
 def free_id(conn: Connection, topic_id: int, event_id: str, position: int) -> bool:
@@ -22,22 +26,40 @@ def free_id(conn: Connection, topic_id: int, event_id: str, position: int) -> bo
     return stored > 0 or execute(conn, f"DELETE FROM event_ids WHERE {which}", params) > 0
 
 
-def find_refreshed(conn: Connection, topic_id: int, event_id: str, position: int) -> int | None:
-    """Return the position of the first record of an event, if the one at `position` is its latest refresh.
+def find_records(
+    conn: Connection, topic_id: int, event_id: str, position: int, *, most: int | None = None
+) -> list[int]:
+    """Return the positions of the stored records with the id of an event up to this position, the newest first.
 
-    None if it is not, or if the first record is not stored any more.
+    Only those from the first record on that the id leads to. After `most` records of the log that first one is returned
+    with what was found: the others are a long way back.
     """
-    which = "topic_id = ? AND event_id = ? AND position = ? AND gone_at IS NULL AND first_position IS NOT NULL"
-    rows = fetch(conn, f"SELECT first_position FROM event_ids WHERE {which}", (topic_id, event_id, position))
-    blocks = blocks_at(conn, [first for (first,) in rows])
-    found = (record for block, places in blocks for record in pick_readable(block, places))
-    return next((one.position for one in found if (one.topic_id, one.event_id) == (topic_id, event_id)), None)
+    which = "topic_id = ? AND event_id = ? AND position >= ? AND gone_at IS NULL"
+    sql = f"SELECT coalesce(first_position, position) FROM event_ids WHERE {which}"
+    places: list[int] = []
+    for (first,) in fetch(conn, sql, (topic_id, event_id, position)):
+        text = written(event_id)
+        for block in scan_back(conn, topic_id, first - 1, position + 1):
+            if most is not None and position - block.position > most:
+                places += _find_in([one for one, _ in blocks_at(conn, [first])], event_id, first)
+                break
+            places += _find_in([block], event_id) if text in block.text else []
+    return places
 
 
-def give_back_id(conn: Connection, topic_id: int, event_id: str, first: int) -> None:
-    """Make the first record of an event the one with its id again, as if the event had never been refreshed.
+def give_back_id(conn: Connection, topic_id: int, event_id: str, position: int, earlier: int) -> bool:
+    """Give an id whose latest record is at `position` to an earlier record of the event, as if none had refreshed that.
 
-    The head must be locked.
+    False: the id is that of another record. The head must be locked.
     """
-    sql = "UPDATE event_ids SET position = ?, first_position = NULL WHERE topic_id = ? AND event_id = ?"
-    execute(conn, sql, (first, topic_id, event_id))
+    sql = (
+        "UPDATE event_ids SET position = ?, first_position = CASE WHEN first_position < ? THEN first_position END"
+        " WHERE topic_id = ? AND event_id = ? AND position = ? AND gone_at IS NULL"
+    )
+    return execute(conn, sql, (earlier, earlier, topic_id, event_id, position)) > 0
+
+
+def _find_in(blocks: Iterable[Block], event_id: str, position: int | None = None) -> list[int]:
+    """Return the positions of readable records with this id, the newest first; only `position` if it is given."""
+    found = (record for block in blocks for record in unpack_readable(block) if record.event_id == event_id)
+    return [one.position for one in found if position in (None, one.position)][::-1]

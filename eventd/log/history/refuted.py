@@ -1,20 +1,23 @@
 """Refuted events: records whose node's tree shows that the node never admitted them.
 
 The record stays where it is, and is marked. Its id is free, so that the true event with this id can be stored; that of
-a refresh is the id of the first record of the event again. A record whose id was released, because a proof has shown
-that another event has it by right, is marked as well: with the leaf of that event.
+a refresh is the id of the record that it refreshed again. The records of an event whose id was released, because a
+proof has shown that another event has it by right, are marked as well: with the leaf of that event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from eventd.log.core.freed_ids import find_refreshed, free_id, give_back_id
+from eventd.log.core.freed_ids import find_records, free_id, give_back_id
 from eventd.log.core.head import lock_head
+from eventd.log.core.scan import stored_at
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, fetch_in, insert_row
 
+MOST_BACK: Final = 200_000
+"""How many records of a log are read back for the one that a refuted record refreshed: many may be refuted."""
 _COLUMNS: Final = "position, event_id, origin, leaf, refuted_at"
 
 
@@ -37,31 +40,38 @@ class RefutedRecord(NamedTuple):
         return self.origin.split("/")[2]
 
 
-def keep_refuted(conn: Connection, topic_id: int, record: RefutedRecord) -> bool:
+def find_refreshed(conn: Connection, topic_id: int, event_id: str, position: int) -> list[int]:
+    """Return the positions of the records before this one that it refreshed, the newest first.
+
+    If the one before is more than `MOST_BACK` records back, only the first one.
+    """
+    return find_records(conn, topic_id, event_id, position, most=MOST_BACK)[1:]
+
+
+def keep_refuted(conn: Connection, topic_id: int, record: RefutedRecord, refreshed: Sequence[int] = ()) -> bool:
     """Mark a record as refuted, and take its id from it; return whether the id is free now. Locks the head.
 
-    Otherwise it is that of another record of the event: of the first one, if this is a forged refresh of it.
+    Otherwise it is that of another record of the event: of the latest one of `refreshed`, the positions of the records
+    that this one refreshed, that is not refuted.
     """
     lock_head(conn)
-    first = find_refreshed(conn, topic_id, record.event_id, record.position)
-    if first is not None and not read_refuted_at(conn, topic_id, [first]):
-        give_back_id(conn, topic_id, record.event_id, first)
-        is_free = False
-    else:
-        is_free = free_id(conn, topic_id, record.event_id, record.position)
+    of = conn, topic_id, record.event_id, record.position
+    genuine = stored_at(conn, topic_id, refreshed) - {
+        one.position for one in read_refuted_at(conn, topic_id, refreshed)
+    }
+    is_free = not (genuine and give_back_id(*of, max(genuine))) and free_id(*of)
     insert_row(conn, "refuted_events", {"topic_id": topic_id} | record._asdict(), "ON CONFLICT DO NOTHING")
     return is_free
 
 
-def keep_released(conn: Connection, topic_id: int, record: RefutedRecord, *, is_stored: bool) -> bool:
-    """Free the id of a record, and mark it and the one that it refreshed; return whether the id was freed."""
-    lock_head(conn)
-    first = find_refreshed(conn, topic_id, record.event_id, record.position)
+def keep_released(conn: Connection, topic_id: int, record: RefutedRecord, positions: Sequence[int]) -> bool:
+    """Free the id of a record, and mark all records of its event; return whether the id was freed.
+
+    `positions`: those of the records, which were read before.
+    """
     if not free_id(conn, topic_id, record.event_id, record.position):
         return False
-    for position in (record.position if is_stored else None, first):
-        if position is None:
-            continue
+    for position in stored_at(conn, topic_id, positions):
         row = {"topic_id": topic_id} | record._replace(position=position)._asdict()
         insert_row(conn, "refuted_events", row, "ON CONFLICT DO NOTHING")
     return True

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from eventd.log.core.head import lock_head
 from eventd.log.core.scan import scan
-from eventd.log.history.refuted import RefutedRecord, keep_refuted
+from eventd.log.history.refuted import RefutedRecord, find_refreshed, keep_refuted
 from eventd.log.history.trees import (
     DAY,
     MINUTE,
@@ -80,7 +80,7 @@ class CheckScope(NamedTuple):
 class RefutedEvent(NamedTuple):
     """An event that a tree refutes: `leaf` is where it was said to be, `hash` its own leaf's, `other` the one there.
 
-    `sender`: the node that brought it.
+    `sender`: the node that brought it. `refreshed`: the positions of the records that it refreshed.
     """
 
     position: int
@@ -91,6 +91,7 @@ class RefutedEvent(NamedTuple):
     hash: bytes
     other: bytes
     sender: str
+    refreshed: Sequence[int]
 
 
 @dataclass
@@ -247,8 +248,9 @@ class _Checker:
             if not has_all_tiles(self._conn, kept):
                 return LeafVerdict.UNPROVEN
         event_id = read_outlines([event.body])[0].id
-        sender = event.path[-1]
-        row.refuted.append(RefutedEvent(event.position, event_id, text.hex(), tree, index, leaf, there, sender))
+        shown = text.hex(), tree, index, leaf, there, event.path[-1]
+        earlier = find_refreshed(self._conn, self._scope.topic_id, event_id, event.position)
+        row.refuted.append(RefutedEvent(event.position, event_id, *shown, earlier))
         return LeafVerdict.REFUTED
 
     def _opened_after(self, tree: Tree, node: str) -> list[WitnessedTree]:
@@ -350,7 +352,7 @@ def keep_checked(conn: Connection, topic_id: int, rows: Sequence[CheckedRow], no
 
 def _keep_refuted(conn: Connection, topic_id: int, event: RefutedEvent, now: int) -> bool:
     record = RefutedRecord(event.position, event.event_id, event.tree.origin, event.leaf, now)
-    is_free = keep_refuted(conn, topic_id, record)
+    is_free = keep_refuted(conn, topic_id, record, event.refreshed)
     held = find_witnessed(conn, topic_id, event.tree.origin)
     detail = (
         f"{event.sender} sent the event {event.event_id} (position {event.position}, digest {event.digest}) as leaf"

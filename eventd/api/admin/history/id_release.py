@@ -11,6 +11,7 @@ from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict
 from eventd.groups.lookup import find_group, read_group_topic
+from eventd.log.core.freed_ids import find_records
 from eventd.log.history.refuted import RefutedRecord, keep_released
 from eventd.log.witnesses.id_release import IdRelease, check_release, holder_digest
 from eventd.store.engine.database import Connection
@@ -25,15 +26,14 @@ class ReleaseId(Params):
 
 
 async def release(services: Services, params: ReleaseId) -> dict[str, Any]:
-    """Free an id for the proven event; the record that had it stays, and is marked."""
-    topic_id, found = await services.database.read(_check, params)
+    """Free an id for the proven event; the records of the event that had it stay, and are marked."""
+    topic_id, found, positions = await services.database.read(_check, params)
     # Checked in a read: a writer must not wait for signatures. By its position, the id is still that record's.
     proven = found.proven
     mark = RefutedRecord(
         found.holder.position, params.id, str(proven.checkpoint.origin), proven.index, services.clock.now()
     )
-    is_stored = found.holder.record is not None
-    if not await services.database.write(keep_released, topic_id, mark, is_stored=is_stored):
+    if not await services.database.write(keep_released, topic_id, mark, positions):
         raise Conflict(
             f"the id {params.id} of group {params.group} was freed or given to another record meanwhile: nothing was"
             " released",
@@ -42,11 +42,13 @@ async def release(services: Services, params: ReleaseId) -> dict[str, Any]:
     return _show(params, found)
 
 
-def _check(conn: Connection, params: ReleaseId) -> tuple[int, IdRelease]:
+def _check(conn: Connection, params: ReleaseId) -> tuple[int, IdRelease, list[int]]:
+    """Return the topic, what the proof shows, and the positions of all records of the event that has the id."""
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name)
     file = json.dumps(params.proof, ensure_ascii=True).encode()
-    return topic.id, check_release(conn, topic.id, group.name, params.id, file, group.history_pins)
+    found = check_release(conn, topic.id, group.name, params.id, file, group.history_pins)
+    return topic.id, found, find_records(conn, topic.id, params.id, found.holder.position)
 
 
 def _show(params: ReleaseId, found: IdRelease) -> dict[str, Any]:

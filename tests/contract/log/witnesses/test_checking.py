@@ -8,11 +8,13 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.freed_ids import free_id
+from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.scan import scan
 from eventd.log.core.values import Outcome
+from eventd.log.history import refuted
 from eventd.log.history.hints import find_hint, keep_hints, read_hints
 from eventd.log.history.pruning import SurplusTiles, delete_tiles
-from eventd.log.history.refuted import find_refuted, read_refuted_at
+from eventd.log.history.refuted import MOST_BACK, find_refuted, read_refuted_at
 from eventd.log.history.relayed import RelayedCheckpoint, ask_tiles, check_tiles, keep_tiles
 from eventd.log.history.trees import find_tree_of
 from eventd.log.witnesses import checking
@@ -175,6 +177,26 @@ async def test_the_id_of_a_refuted_refresh_is_that_of_the_true_event_again(check
     again = await log.append(topic, [true])
     assert (list(again.outcomes), list(again.positions)) == ([Outcome.DUPLICATE], [1])
     assert await checked.ids() == (1, 1)
+
+
+@pytest.mark.parametrize(("back", "holder"), [(MOST_BACK, 2), (0, 1)], ids=["usual", "too far back"])
+async def test_the_id_of_a_refuted_refresh_is_that_of_the_true_refresh_before_it(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch, back: int, holder: int
+) -> None:
+    monkeypatch.setattr(refuted, "MOST_BACK", back)
+    log, topic = checked.log, checked.topic
+    for days in (1, 2, 3):
+        await log.append(topic, [draft("e1", path="a,hub", expires=NOW + days * DAY)])
+    await log.database.write(keep_hints, topic, [LeafPlace(1, 1, TREE)], [1, 2, 3], [1, 2, 3], NOW)
+    await checked.pull(GrowingTree().grow(*(await checked.bodies())[:2], "x", "y"))
+    assert await checked.check(LATER) == (2, 1, 0)
+    assert await log.database.read(fetch, "SELECT position FROM event_ids") == [(holder,)]
+    for with_refuted in (False, True) if back else ():
+        listed = (await log.database.read(list_latest, EventQuery(topic, refuted=with_refuted))).records
+        assert [one.position for one in listed] == [2, *([3] if with_refuted else [])]
+    assert await checked.ids() == (1, 1)
+    again = await log.append(topic, [draft("e1", path="a,hub", expires=NOW + 4 * DAY)])
+    assert list(again.outcomes) == [Outcome.REFRESH]
 
 
 async def test_a_forged_event_and_its_forged_refresh_leave_the_id_free(checked: Checked) -> None:

@@ -97,6 +97,20 @@ async def test_the_released_record_is_marked_and_proven_by_its_position(log: Eve
         await books.call("history.prove", group="g", id="e1", position=3)
 
 
+async def test_all_records_of_the_event_that_had_the_id_are_marked(log: EventLog, clock: ManualClock) -> None:
+    books = GroupLedger(log, clock)
+    await books.declare(spec=PINNED)
+    for hours in (1, 2, 3):
+        await outcome(books, draft("e1", node="evil", expires=NOW + hours))
+    await release(books, proof_of(TRUE))
+    assert (await books.call("events.list", group="g"))["events"] == []
+    marked = (await books.call("events.list", group="g", id="e1"))["events"]
+    assert [one["refuted"]["leaf"] for one in marked] == [2, 2, 2]
+    assert await outcome(books, TRUE) == [Outcome.NEW]
+    shown = await books.call("events.describe", group="g", id="e1")
+    assert [one["position"] for one in shown["others"]] == [3, 2, 1]
+
+
 async def test_an_id_of_the_same_source_stays(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
     await books.declare(spec=PINNED)
