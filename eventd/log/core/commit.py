@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from eventd.errors import EventdError
 from eventd.log.core.append import Placement, place, place_new, place_records
@@ -143,7 +143,8 @@ class CommitResult:
     """The results of a transaction's units in order, errors included, and the blocks that the transaction appended.
 
     `head` is the head before these blocks; `record_bytes` are the bytes of data and meta in those of topics of records.
-    `must_flush`: results may only be returned after the flush, even if no unit is durable.
+    `must_flush`: results may only be returned after the flush, even if no unit is durable. `is_marked`: the head says
+    that commits may be lost.
     """
 
     def __init__(self, head: Head, results: list[Any], blocks: list[Block]) -> None:
@@ -151,6 +152,7 @@ class CommitResult:
         self.results = results
         self.blocks = blocks
         self.must_flush = False
+        self.is_marked = False
         self.record_bytes = 0
 
     @property
@@ -199,13 +201,34 @@ def commit(
     if done.blocks:
         move_head(conn, done.last + 1, done.record_bytes)
         notify_head(conn)
-    if not durable and not head.unsynced:  # the mark itself must be flushed before the first commit that is not flushed
+    asked = any(unit.durable for unit in units)
+    marks = flush_marks(asked=asked, unsynced=bool(head.unsynced), appended=bool(done.blocks))
+    if marks.unsynced:
         mark_unsynced(conn, run_of_system(conn))
         done.must_flush = True
-    # The result may depend on commits of other processes that are not flushed.
-    if durable and head.unsynced and not done.blocks:
+    done.is_marked = bool(head.unsynced) or marks.unsynced
+    if marks.touch:
         touch_head(conn)
     return done
+
+
+class FlushMarks(NamedTuple):
+    """What a transaction writes to the head besides its records: that commits may be lost, or a changed counter.
+
+    If it writes that commits may be lost (`unsynced`), its results may only be returned after a flush.
+    """
+
+    unsynced: bool
+    touch: bool
+
+
+def flush_marks(*, asked: bool, unsynced: bool, appended: bool) -> FlushMarks:
+    """Return what a transaction writes to the head, by whether a unit asked for a flush, and what the head says before.
+
+    The mark must be flushed before the first commit that is not flushed. The result of a durable unit may depend on
+    commits of other processes that are not flushed: a transaction that appends nothing must write something then.
+    """
+    return FlushMarks(not asked and not unsynced, asked and unsynced and not appended)
 
 
 def _carefully(

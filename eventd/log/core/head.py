@@ -104,7 +104,7 @@ def recover(conn: Connection, acknowledged: HeadMark | None) -> Recovery:
     """
     head, instance = read_head(conn), read_instance(conn)
     reason = ""
-    if head.unsynced and head.unsynced != run_of_system(conn):
+    if may_lack_commits(head.unsynced, run_of_system(conn)):
         reason = "this machine, or the Postgres server, ended before all commits were known to be on the disk"
     if acknowledged is not None and _is_older(head, instance, acknowledged):
         reason = (
@@ -117,6 +117,11 @@ def recover(conn: Connection, acknowledged: HeadMark | None) -> Recovery:
         mark_unsynced(conn, "")
         head = read_head(conn)
     return Recovery(head, instance, reason)
+
+
+def may_lack_commits(unsynced: str, run: str) -> bool:
+    """Return whether commits may be lacking: they were not flushed in a run of the system that has ended since."""
+    return bool(unsynced) and unsynced != run
 
 
 def _is_older(head: Head, instance: str, acknowledged: HeadMark) -> bool:

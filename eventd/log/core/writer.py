@@ -65,6 +65,7 @@ class Writer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
+        self._marked = False  # a flushed commit of this process has seen, or written, that commits may be lost
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
         """Queue a unit. The future gets its result or error once the transaction is as durable as its units require.
@@ -106,7 +107,8 @@ class Writer:
             self._idle.set()
             return
         units = [unit for unit, _, _ in group]
-        durable = any(unit.durable for unit in units)
+        # A kill, or the commit of another process, could come between the mark that commits may be lost and its flush.
+        durable = any(unit.durable for unit in units) or not self._marked
         at, spent, seen = Moment.of(self._clock), TransactionTimes(), self._seen()
         begun = self._clock.monotonic()
 
@@ -137,6 +139,7 @@ class Writer:
         error = done.exception()
         if error is None:
             committed = done.result()
+            self._marked = committed.is_marked if durable else self._marked and committed.is_marked
             if committed.must_flush and not durable:
                 flushing = self._database.start_write(touch_head)
                 _when_done(flushing, lambda flushed: self._flushed(group, committed, flushed, begun, spent))
