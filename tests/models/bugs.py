@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.models import link
+from tests.models import link, writer
 from tests.models.explorer import Exploration, Model, explore
 from tests.models.link import LinkModel
+from tests.models.wakeups import WakeupModel
+from tests.models.writer import WriterModel
 
 REST = "rest can be reached from every state (V1)"
 MOST_STATES = 200_000
@@ -77,4 +79,21 @@ LINK = [
     SeededBug(LinkModel(bug="a batch continues a link without a query for its mark"), link.ORDER),
     SeededBug(LinkModel(bug="a batch from before the query continues a link"), link.EVERYWHERE),
 ]
-ALL = [*LINK]
+WRITER = [
+    SeededBug(WriterModel(bug="a unit is answered before its commit"), writer.KEPT),
+    SeededBug(WriterModel(bug="durable commits are not flushed"), writer.KEPT),
+    SeededBug(WriterModel(bug="a flush writes the same value"), writer.KEPT),
+    SeededBug(WriterModel(bug="a result does not wait for the flush"), writer.KEPT),
+    SeededBug(WriterModel(bug="a check does not flush what it depends on"), writer.KEPT),
+    SeededBug(WriterModel(bug=writer.UNMARKED), writer.TOLD),
+    SeededBug(WriterModel(bug="the mark of unflushed commits is flushed after its commit"), writer.TOLD),
+    SeededBug(WriterModel(bug="a start does not look for lost commits"), writer.TOLD),
+    SeededBug(WriterModel(bug="every start begins a new epoch"), writer.CAUSE),
+]
+WAKEUPS = [
+    SeededBug(WakeupModel(bug="a wait begins after the append that it waits for"), REST, live=True),
+    SeededBug(WakeupModel(bug="another process's sign is taken after the look"), REST, live=True),
+    SeededBug(WakeupModel(bug="own appends after those of others wake only their topics"), REST, live=True),
+    SeededBug(WakeupModel(signs_get_lost=True, bug="a wait for signs never ends"), REST, live=True),
+]
+ALL = [*LINK, *WRITER, *WAKEUPS]

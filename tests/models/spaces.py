@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from tests.models.explorer import Exploration, Model, explore, walk
 from tests.models.link import LinkModel
+from tests.models.wakeups import WakeupModel
+from tests.models.writer import WriterModel
 
 
 class Space(NamedTuple):
@@ -60,8 +62,13 @@ SMALL = [
         LinkModel(v1=True, epochs=0, restores_receiver=0, twice=0),
         live=True,
     ),
+    Space("the writer: 3 units, a kill, a power loss", WriterModel(), live=True),
+    Space("wake-ups: 3 records, a poll of the file", WakeupModel(), live=True),
+    Space("wake-ups: 3 records, signals that are lost", WakeupModel(signs_get_lost=True), live=True),
 ]
 WHOLE = [
+    Space("the writer: 5 units, 2 kills, 2 power losses", WriterModel(units=5, kills=2, losses=2)),
+    Space("wake-ups: 6 records, signals that are lost", WakeupModel(appends=6, signs_get_lost=True), live=True),
     Space("a link: 2 events, 2 crashes, every fault once", LinkModel(crashes=2, restores_sender=1)),
     Space(
         "a link: 3 events, 2 crashes, the receiver restored, a late batch",
