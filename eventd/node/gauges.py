@@ -83,7 +83,7 @@ class Gauges:
             ages = await self._log.database.read(read_witness_ages, topic.id, now)
             self._metrics.history_witnessed(group.name, {peer: _seconds(age) for peer, age in ages.items()})
             waiting = await self._log.database.read(count_waiting, topic.id) if group.verifies_history else None
-            self._metrics.history_waiting(group.name, waiting)
+            self._metrics.history_waiting(group.name, None if waiting is None else waiting.events)
             for one in await self._log.database.read(_read_subscriptions, group.name, now):
                 name = one.subscription.name
                 seen.subscriptions.add((group.name, name))

@@ -191,7 +191,7 @@ class Metrics:
             *("group", "result"),
         )
         self._history_waiting = self._gauge(
-            "history_waiting_events", "Events of other nodes that wait for their check.", "group"
+            "history_waiting_events", "Events of other nodes that wait for their check; 10,000: at least.", "group"
         )
         self._history_ages = self._gauge(
             "history_witnessed_age_seconds",

@@ -70,7 +70,8 @@ async def status(session: Session, group: GroupsOption = "", lake: FromLakeOptio
         if session.out.is_table and one.get("waiting"):
             listing = f"routerctl federation event list --group {one['group']} --history waiting --include-expired"
             events = counted(one["waiting"], "event of another node", "events of other nodes")
-            note(f"note: group {one['group']}: {events} waiting for the check; to list: {listing}")
+            at_least = "" if one.get("waitingInFull", True) else "at least "
+            note(f"note: group {one['group']}: {at_least}{events} waiting for the check; to list: {listing}")
     if session.out.is_table and not rows:
         note("note: no group keeps a history; set history.mode: record in an EventGroup")
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from eventd.log.core.values import Record
 from eventd.log.history.refuted import read_refuted_at
 from eventd.log.history.trees import Tree, find_tree_of, read_tiles
+from eventd.log.witnesses.waiting import MOST_WAITING, WAITING_ROWS
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from federation.digest import digest
@@ -40,12 +41,14 @@ class EventHistory(StrEnum):
 def span_of(conn: Connection, topic_id: int, state: EventHistory) -> tuple[int, int] | None:
     """Return the first and the last position at which events in this state can be; (0, 0): nowhere, None: anywhere."""
     if state is EventHistory.WAITING:
-        sql = "SELECT min(position), max(upto) FROM leaf_hints WHERE topic_id = ? AND due IS NOT NULL"
+        sql = f"SELECT min(position), max(upto), count(*) FROM {WAITING_ROWS}"
     elif state is EventHistory.REFUTED:
-        sql = "SELECT min(position), max(position) FROM refuted_events WHERE topic_id = ?"
+        sql = "SELECT min(position), max(position), 0 FROM refuted_events WHERE topic_id = ?"
     else:
         return None
-    ((first, last),) = fetch(conn, sql, (topic_id,))
+    ((first, last, rows),) = fetch(conn, sql, (topic_id,))
+    if rows == MOST_WAITING:  # others may wait
+        return None
     return (0, 0) if first is None else (int(first), int(last))
 
 

@@ -20,6 +20,22 @@ from federation.loops import decode_path
 MOST_ROWS: Final = 128
 """How many rows of hints are looked at for the nodes whose events wait: the oldest."""
 
+MOST_WAITING: Final = 10_000
+"""How many waiting events are counted, and how many rows of them are read for the oldest: half a million take long."""
+WAITING_ROWS: Final = f"""(
+    SELECT position, upto, places, checked FROM leaf_hints WHERE topic_id = ? AND due IS NOT NULL
+    ORDER BY due LIMIT {MOST_WAITING}
+) AS waiting"""
+"""The rows of a topic with waiting events, for a statement. Only in the order of `due` does an index have them: by
+position, SQLite reads all rows of the topic, also those that wait for nothing."""
+
+
+class WaitingCount(NamedTuple):
+    """How many events wait; at least so many unless `in_full`."""
+
+    events: int
+    in_full: bool
+
 
 class WaitingTree(NamedTuple):
     """A tree for which events wait, and the oldest of these events.
@@ -42,21 +58,18 @@ class WaitingTree(NamedTuple):
     refused: str
 
 
-def count_waiting(conn: Connection, topic_id: int) -> int:
-    """Return how many events of other nodes wait for their check."""
+def count_waiting(conn: Connection, topic_id: int) -> WaitingCount:
+    """Return how many events of other nodes wait for their check; of many, only that it is `MOST_WAITING` or more."""
     # Positions of a row follow each other.
     begun = "CASE WHEN checked < position THEN position - 1 ELSE checked END"
-    sql = f"SELECT coalesce(sum(upto - {begun}), 0) FROM leaf_hints WHERE topic_id = ? AND due IS NOT NULL"
-    ((count,),) = fetch(conn, sql, (topic_id,))
-    return int(count)
+    ((count,),) = fetch(conn, f"SELECT coalesce(sum(upto - {begun}), 0) FROM {WAITING_ROWS}", (topic_id,))
+    # Each row has a waiting event: if not all rows were read, the sum is large enough.
+    return WaitingCount(min(int(count), MOST_WAITING), int(count) < MOST_WAITING)
 
 
 def read_waiting(conn: Connection, topic_id: int, group: str, pins: Pins, now: int) -> list[WaitingTree]:
     """Return the trees for which the oldest waiting events wait, one entry for each, the oldest event first."""
-    sql = (
-        "SELECT position, upto, places, checked FROM leaf_hints WHERE topic_id = ? AND due IS NOT NULL"
-        f" ORDER BY position LIMIT {MOST_ROWS}"
-    )
+    sql = f"SELECT position, upto, places, checked FROM {WAITING_ROWS} ORDER BY position LIMIT {MOST_ROWS}"
     found: dict[str, WaitingTree] = {}
     for position, upto, places, checked in fetch(conn, sql, (topic_id,)):
         waiting = _next_event(conn, topic_id, max(checked, position - 1), upto)

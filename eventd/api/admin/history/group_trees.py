@@ -62,13 +62,15 @@ def _show_group(conn: Connection, group: GroupConfig) -> dict[str, Any]:
     topic = read_group_topic(conn, group.name)
     present = find_open_tree(conn, topic.id)
     trees = read_trees(conn, topic.id)
+    waiting = count_waiting(conn, topic.id) if group.verifies_history else None
     return {
         "group": group.name,
         "node": group.node_name,
         "mode": group.history_mode,
         "trees": [_show_tree(conn, tree, present) for tree in trees],
         "relayed": [_show_tree(conn, tree, present) for tree in read_relayed_trees(conn, topic.id)],
-        "waiting": count_waiting(conn, topic.id) if group.verifies_history else None,
+        "waiting": None if waiting is None else waiting.events,
+        "waitingInFull": waiting is None or waiting.in_full,
     }
 
 

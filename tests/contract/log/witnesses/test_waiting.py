@@ -10,8 +10,9 @@ from eventd.log.history.hints import keep_hints
 from eventd.log.witnesses.checking import DAY
 from eventd.log.witnesses.event_states import EventHistory, pick_in_state, read_event_states, span_of
 from eventd.log.witnesses.keys import LOG, learn_key, note_refused_key
-from eventd.log.witnesses.waiting import WaitingTree, count_waiting, read_waiting
+from eventd.log.witnesses.waiting import MOST_WAITING, WAITING_ROWS, WaitingTree, count_waiting, read_waiting
 from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW
 from federation.history.leaf_hints import LeafPlace
 from federation.history.notes import LOG_KEY, NoteKey
@@ -44,7 +45,9 @@ async def states(checked: Checked) -> dict[str, str]:
 
 
 async def count(checked: Checked) -> int:
-    return await checked.log.database.read(count_waiting, checked.topic)
+    found = await checked.log.database.read(count_waiting, checked.topic)
+    assert found.in_full
+    return found.events
 
 
 async def test_each_event_of_another_node_is_in_one_state(checked: Checked) -> None:
@@ -123,3 +126,24 @@ async def test_what_arrived_before_the_mode_is_not_checked_where_a_row_of_hints_
     await checked.pull(GrowingTree().grow(*bodies))
     assert await checked.check() == (1, 0, 0), "the first two arrived before"
     assert await checked.rows() == [(3, None)]
+
+
+async def test_of_very_many_waiting_events_only_some_are_counted(checked: Checked) -> None:
+    await checked.get(*(f"e{number}" for number in range(MOST_WAITING - 1)), leaf=1)
+    assert await count(checked) == MOST_WAITING - 1
+    await checked.get("one", "more", leaf=2)
+    assert await checked.log.database.read(count_waiting, checked.topic) == (MOST_WAITING, False)
+
+
+async def test_rows_that_wait_for_nothing_are_not_read(checked: Checked) -> None:
+    """With a million of them, each read of the few that wait took a third of a second."""
+    is_sqlite = checked.log.database.kind == "sqlite"
+
+    def plan(conn: Connection) -> str:
+        if not is_sqlite:  # a table without rows is read as a whole
+            execute(conn, "SET LOCAL enable_seqscan = off")
+        explain = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN"
+        rows = fetch(conn, f"{explain} SELECT position FROM {WAITING_ROWS} ORDER BY position LIMIT 1", (checked.topic,))
+        return " ".join(str(row) for row in rows)
+
+    assert "leaf_hints_due" in await checked.log.database.read(plan)

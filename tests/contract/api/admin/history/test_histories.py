@@ -123,7 +123,15 @@ async def test_what_cannot_be_proven_says_why(books: GroupLedger) -> None:
 
 async def test_the_status_shows_all_trees_and_what_is_not_sealed(books: GroupLedger) -> None:
     assert (await books.call("history.status"))["groups"] == [
-        {"group": "g", "node": "a", "mode": "record", "trees": [], "relayed": [], "waiting": None}
+        {
+            "group": "g",
+            "node": "a",
+            "mode": "record",
+            "trees": [],
+            "relayed": [],
+            "waiting": None,
+            "waitingInFull": True,
+        }
     ]
     topic = await sealed(books, 300)
     await emit(books.log, topic, "new")
