@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from eventd.egress.transport.transport import Transport
@@ -24,15 +22,13 @@ from eventd.runtime.supervisor import Supervisor
 from eventd.witnessing.answering import HistoryAnswers
 from eventd.witnessing.asking import HistoryAsker
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness, WitnessMetrics
-from eventd.witnessing.node_keys import KEY_FILE, NodeKeys, load_history_keys, stamp_of
+from eventd.witnessing.node_keys import LoadedKeys
 from eventd.witnessing.offering import Offers
 from eventd.witnessing.signing_gate import LAKE, SigningGate
 from eventd.witnessing.verifying import Verifying, VerifyMetrics
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
 from federation.keys import KeyRing
-
-logger = logging.getLogger("eventd.history")
 
 
 class HistoryMetrics(SealMetrics, WitnessMetrics, VerifyMetrics, Protocol):
@@ -77,8 +73,8 @@ class GroupHistory:
         self._offers: Offers | None = None
         self.answers: HistoryAnswers | None = None
 
-    async def keep(self, data_dir: Path) -> None:
-        """Keep the history as it is declared now; the keys of a node with a Postgres database are in `data_dir`.
+    async def keep(self, loaded: LoadedKeys) -> None:
+        """Keep the history as it is declared now, with the keys of the node.
 
         On return, the group has its tree: each record from then on gets a leaf.
         """
@@ -90,13 +86,11 @@ class GroupHistory:
         self.stop()
         self._declared = declared
         ours = self._dependencies
-        # Beside the database where that is a file, as the head file.
-        path = ours.log.database.path
-        keys = _Keys(self._config, data_dir if path is None else path.parent, ours.log)
+        keys = partial(_group_keys, self._config, loaded)
         known = await ours.log.database.read(read_held_sizes, self._topic_id)  # before a peer shows another size
         gate = SigningGate(known, with_lake=ours.shipped.awaited)
         witness = GroupWitness(
-            self._config, self._topic_id, ours.log, keys.read, ours.metrics, gate, files=ours.shipped.files
+            self._config, self._topic_id, ours.log, keys, ours.metrics, gate, files=ours.shipped.files
         )
         if config.keeps_history:
             self.answers = HistoryAnswers(witness)
@@ -159,39 +153,9 @@ async def _compare_shipped(witness: GroupWitness, shipped: ShippedTrees) -> None
     witness.gate.heard(LAKE, compared.held)
 
 
-class _Keys:
-    """The keys of this node in one group, read from their file when they are first needed, and when it has changed."""
-
-    def __init__(self, config: Callable[[], GroupConfig], folder: Path, log: EventLog) -> None:
-        self._config = config
-        self._folder = folder
-        self._log = log
-        self._loaded: tuple[int, NodeKeys] | None = None
-        self._is_missing = False
-
-    async def read(self) -> GroupKeys:
-        """Return the keys. Raises `SettingsError` if their file cannot be used."""
-        keys = await asyncio.to_thread(self._load)
-        config = self._config()
-        owner = TreeOwner(config.name, config.node_name, keys.log, keys.retired)
-        name = witness_name(config.name, config.node_name)
-        return GroupKeys(owner, NoteSigner(name, WITNESS_KEY, keys.witness))
-
-    def _load(self) -> NodeKeys:
-        stamp = stamp_of(self._folder)
-        if self._loaded is not None and not stamp:
-            self._note_missing()
-            return self._loaded[1]
-        self._is_missing = False
-        if self._loaded is None or self._loaded[0] != stamp:
-            keys = load_history_keys(self._folder, self._log.chance)
-            self._loaded = stamp_of(self._folder), keys
-        return self._loaded[1]
-
-    def _note_missing(self) -> None:
-        """Log once that the file was deleted. Its keys are used on: another one would end each tree."""
-        if not self._is_missing:
-            hint = "restore the file; without it, the next start makes another key and opens new trees"
-            about = {"group": self._config().name, "file": str(self._folder / KEY_FILE), "hint": hint}
-            logger.warning("history key missing", extra=about)
-        self._is_missing = True
+async def _group_keys(config: Callable[[], GroupConfig], loaded: LoadedKeys) -> GroupKeys:
+    """Return this node's keys in a group. Raises `SettingsError` if their file cannot be used."""
+    keys = await asyncio.to_thread(loaded.load)
+    group = config()
+    owner = TreeOwner(group.name, group.node_name, keys.log, keys.retired)
+    return GroupKeys(owner, NoteSigner(witness_name(group.name, group.node_name), WITNESS_KEY, keys.witness))

@@ -44,6 +44,7 @@ from eventd.tls.contexts import ServerTls
 from eventd.tls.files import CertificateUnusable
 from eventd.tls.listening import TlsListener
 from eventd.tls.reasons import HandshakeFailed
+from eventd.witnessing.node_keys import LoadedKeys
 from federation.keys import KeyRing
 
 logger = logging.getLogger("eventd.group")
@@ -167,9 +168,9 @@ class Membership:
         await self.load_keys()
         await patiently(self._listen, self._dependencies.log.clock)
 
-    async def keep_history(self, data_dir: Path) -> None:
-        """Keep the group's history as it is declared now; the keys of a Postgres database are in `data_dir`."""
-        await self.history.keep(data_dir)
+    async def keep_history(self, loaded: LoadedKeys) -> None:
+        """Keep the group's history as it is declared now, with the keys of the node."""
+        await self.history.keep(loaded)
         self.ingress.history = self.history.answers
 
     async def update(self, config: GroupConfig) -> None:

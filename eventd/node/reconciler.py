@@ -34,6 +34,7 @@ from eventd.settings.model import Settings
 from eventd.store.rows.callback_cursors import CALLBACK_KINDS
 from eventd.store.rows.registry import StoredResource
 from eventd.store.rows.routemaster import read_subscribers
+from eventd.witnessing.node_keys import LoadedKeys
 
 logger = logging.getLogger("eventd.node")
 
@@ -74,6 +75,9 @@ class Reconciler:
         self._share = share
         self._log = log
         self._groups = groups
+        # Beside the database where that is a file, as the head file.
+        path = log.database.path
+        self._history_keys = LoadedKeys(settings.data_dir if path is None else path.parent, log.chance)
         self._on_change = changed
         self._changed: set[str] = set()  # links whose failures are to be cleared
         self._callback_topics: Mapping[str, int | None] = {}
@@ -219,11 +223,11 @@ class Reconciler:
     async def _enrol(self, name: str, config: GroupConfig, topic_id: int, *, strict: bool) -> None:
         if name in self._groups:
             await self._groups[name].update(config)
-            await self._groups[name].keep_history(self._settings.data_dir)
+            await self._groups[name].keep_history(self._history_keys)
             return
         group = Membership(config, topic_id, self._dependencies)
         self._groups[name] = group
-        await group.keep_history(self._settings.data_dir)
+        await group.keep_history(self._history_keys)
         if strict:
             await group.start()
         else:

@@ -7,7 +7,9 @@ secret.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import threading
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,8 @@ from eventd.runtime.chance import Chance
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+logger = logging.getLogger("eventd.history")
 
 KEY_FILE: Final = "history.key"
 """The name of the file in the data directory."""
@@ -49,6 +53,42 @@ def load_history_keys(folder: Path, chance: Chance) -> NodeKeys:
             return _keys(found | made)
     except (OSError, ValueError) as error:
         raise _unusable(path, error) from None
+
+
+class LoadedKeys:
+    """The keys of this node, read from their file when they are first needed, and again when it has changed.
+
+    A process has one for all groups: so a group that is declared after the file was deleted makes no other keys, which
+    would end the trees of all groups. `load` may be called from several threads.
+    """
+
+    def __init__(self, folder: Path, chance: Chance) -> None:
+        self._folder = folder
+        self._chance = chance
+        self._lock = threading.Lock()
+        self._loaded: tuple[int, NodeKeys] | None = None
+        self._is_missing = False
+
+    def load(self) -> NodeKeys:
+        """Return the keys. Raises `SettingsError` if their file cannot be used."""
+        with self._lock:
+            stamp = stamp_of(self._folder)
+            if self._loaded is not None and not stamp:
+                self._note_missing()
+                return self._loaded[1]
+            self._is_missing = False
+            if self._loaded is None or self._loaded[0] != stamp:
+                keys = load_history_keys(self._folder, self._chance)
+                self._loaded = stamp_of(self._folder), keys
+            return self._loaded[1]
+
+    def _note_missing(self) -> None:
+        """Log once that the file was deleted. The node keeps using the loaded keys, because a new key would end each
+        tree."""
+        if not self._is_missing:
+            hint = "restore the file; without it, the next start creates new keys and opens new trees"
+            logger.warning("history key missing", extra={"file": str(self._folder / KEY_FILE), "hint": hint})
+        self._is_missing = True
 
 
 def read_witness_key(folder: Path, group: str, node: str) -> str | None:

@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -17,7 +16,7 @@ from eventd.log.history.seal import hash_new
 from eventd.log.history.trees import find_open_tree
 from eventd.log.witnesses.findings import read_findings
 from eventd.node import sealing
-from eventd.node.group_history import _compare_shipped, _Keys
+from eventd.node.group_history import _compare_shipped
 from eventd.node.sealing import IDLE_SECONDS, MOST_LAG, REST, SEAL_SECONDS, Sealer
 from eventd.node.shipped_trees import ShippedTrees
 from eventd.resources.configuration import GroupConfig, group_of
@@ -26,7 +25,6 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute
 from eventd.testing import ManualClock, draft, until
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness
-from eventd.witnessing.node_keys import KEY_FILE, rotate_log_key
 from eventd.witnessing.signing_gate import GATE_SECONDS, SigningGate
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.notes import WITNESS_KEY, NoteSigner
@@ -130,20 +128,6 @@ async def test_a_key_that_nothing_vouches_for_is_reported_with_the_next_step(
             assert caplog.records[1].levelname == "WARNING"
             assert "history.key was lost or replaced" in caplog.records[1].__dict__["detail"]
             assert "put the old history.key back" in caplog.records[1].__dict__["hint"]
-
-
-async def test_a_running_node_whose_key_file_was_deleted_makes_no_other_key(
-    log: EventLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    keys = _Keys(config, tmp_path, log)
-    first = (await keys.read()).owner.private
-    (tmp_path / KEY_FILE).unlink()
-    for _ in range(2):
-        assert (await keys.read()).owner.private is first
-    assert [record.message for record in caplog.records] == ["history key missing"], "it is reported once"
-    assert not (tmp_path / KEY_FILE).exists()
-    rotated = rotate_log_key(tmp_path, log.chance, lost=True).log.private_bytes_raw()
-    assert (await keys.read()).owner.private.private_bytes_raw() == rotated
 
 
 async def test_an_idle_minute_leaves_no_wait_behind(log: EventLog, sealer: Sealer, clock: ManualClock) -> None:

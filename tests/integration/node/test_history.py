@@ -10,6 +10,7 @@ from eventd.node.sealing import SEAL_SECONDS
 from eventd.store.engine.database import Connection
 from eventd.testing import ManualClock, draft, until
 from eventd.witnessing.node_keys import KEY_FILE
+from federation.history.notes import LOG_KEY, read_vkey
 from tests.support import plain_history as plain
 from tests.support.declared import group
 from tests.support.sites import Site
@@ -90,5 +91,23 @@ async def test_a_group_without_a_history_has_no_tree_and_no_key(tmp_path: Path) 
             return registry.get_sample_value("routerd_eventd_history_size", {"group": "edge"}) is None
 
         await until(is_forgotten, "the size of the tree to be shown no more")
+    finally:
+        await site.stop()
+
+
+async def test_a_group_that_is_declared_after_the_key_file_was_deleted_is_signed_with_the_keys_in_use(
+    tmp_path: Path,
+) -> None:
+    site = await Site("a", tmp_path, clock=ManualClock()).start()
+    try:
+        await site.apply(recording())
+        (site.file.parent / KEY_FILE).unlink()
+        await site.apply(group("a", name="later", history={"mode": "record"}))
+        log = site.running.log
+        topics = [await log.topic(f"group:{name}") for name in ("edge", "later")]
+        trees = [await log.database.read(find_open_tree, topic) for topic in topics]
+        ids = {read_vkey(tree.log_key, LOG_KEY).public for tree in trees if tree}
+        assert (all(trees), len(ids)) == (True, 1)
+        assert not (site.file.parent / KEY_FILE).exists(), "with other keys in it, the trees of all groups would end"
     finally:
         await site.stop()

@@ -10,7 +10,7 @@ import pytest
 
 from eventd.errors import Conflict, SettingsError
 from eventd.runtime.chance import SYSTEM
-from eventd.witnessing.node_keys import KEY_FILE, load_history_keys, rotate_log_key
+from eventd.witnessing.node_keys import KEY_FILE, LoadedKeys, load_history_keys, rotate_log_key
 
 ONE = b64encode(b"1" * 32).decode()
 
@@ -64,3 +64,17 @@ def test_a_file_that_has_no_keys_is_named_and_stays(tmp_path: Path, content: str
 def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"the keys of the history in .*nowhere"):
         load_history_keys(tmp_path / "nowhere", SYSTEM)
+
+
+def test_a_running_node_whose_key_file_was_deleted_makes_no_other_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = LoadedKeys(tmp_path, SYSTEM)
+    first = keys.load()
+    (tmp_path / KEY_FILE).unlink()
+    for _ in range(2):
+        assert keys.load() is first
+    assert [record.message for record in caplog.records] == ["history key missing"], "it is reported once"
+    assert not (tmp_path / KEY_FILE).exists()
+    rotated = rotate_log_key(tmp_path, SYSTEM, lost=True).log.private_bytes_raw()
+    assert keys.load().log.private_bytes_raw() == rotated
