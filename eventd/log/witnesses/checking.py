@@ -168,7 +168,7 @@ class _Checker:
         self._step = step
         self._known = [(read_origin(tree.origin), tree) for tree in read_believed_trees(conn, scope.topic_id)]
         self._trees = {origin.tree: (origin, tree) for origin, tree in self._known}
-        self._witnessed: dict[str, bool] = {}
+        self._witnessed: dict[str, WitnessedTree | None] = {}
         self._held: dict[str, list[WitnessedTree]] = {}
         self._tiles: dict[tuple[int, int], bytes] = {}
         self._events, self._searches = MOST_EVENTS, MOST_SEARCHES
@@ -219,11 +219,11 @@ class _Checker:
             return LeafVerdict.UNPROVEN
         origin, tree = self._trees.get(name, (None, None))
         if tree is None or origin is None or tree.size <= index:
-            return self._wait(event, LogOrigin(self._scope.group, node, name), row)
+            return self._judge_uncovered(event, LogOrigin(self._scope.group, node, name), row, corrected)
         there = self._leaf_at(tree, index) if origin.node == node else b""
         if there is None:  # pruned
             return LeafVerdict.UNPROVEN
-        leaf = hash_leaf(event_entry(text := digest(event.body.encode())))
+        leaf = _leaf_of(event)
         if there == leaf:
             return LeafVerdict.VERIFIED
         if self._searches <= 0:  # other rows are compared first, which may need no search
@@ -248,16 +248,50 @@ class _Checker:
             if not has_all_tiles(self._conn, kept):
                 return LeafVerdict.UNPROVEN
         event_id = read_outlines([event.body])[0].id
-        shown = text.hex(), tree, index, leaf, there, event.path[-1]
+        text = digest(event.body.encode()).hex()
+        shown = text, tree, index, leaf, there, event.path[-1]
         earlier = find_refreshed(self._conn, self._scope.topic_id, event_id, event.position)
         row.refuted.append(RefutedEvent(event.position, event_id, *shown, earlier))
         return LeafVerdict.REFUTED
 
-    def _opened_after(self, tree: Tree, node: str) -> list[WitnessedTree]:
-        """Return the trees that a node opened after this one: after a restore, it moves events there."""
+    def _judge_uncovered(
+        self, event: _Event, origin: LogOrigin, row: CheckedRow, corrected: list[LeafPlace]
+    ) -> LeafVerdict | None:
+        """Return the verdict on an event whose stated leaf no tile covers: VERIFIED if a later tree has the event.
+
+        A tree that ends with leaves that were not sealed never covers them: its node seals them in the next tree. A
+        stated tree of which nothing is known may have ended as well, or is only about to be witnessed: at first.
+        """
+        of, tree = self._trees.get(origin.tree, (None, None))
+        stated = tree if of == origin else self._find_held(origin)
+        is_expected = stated is None and self._now < event.recorded_at + GRACE
+        later = [] if is_expected else self._opened_after(stated, origin.node)
+        kept = {one.origin: self._trees.get(read_origin(one.origin).tree, (None, None))[1] for one in later}
+        if any(kept.values()):
+            if self._searches <= 0:  # other rows are compared first, which may need no search
+                self._step.more = True
+                return None
+            found = self._search(origin.node, _leaf_of(event), kept)
+            if found is not None:
+                corrected.append(LeafPlace(event.position, found[1], found[0]))
+                return LeafVerdict.VERIFIED
+        for one in later:
+            here = kept[one.origin]
+            if here is None or here.size < one.size:
+                self._want(event, read_origin(one.origin))
+        return self._wait(event, origin, row)
+
+    def _opened_after(self, tree: Tree | WitnessedTree | None, node: str) -> list[WitnessedTree]:
+        """Return the trees that a node opened after this one, all if it is None: a node moves events to a later one."""
         if node not in self._held:
             self._held[node] = read_of(self._conn, self._scope.topic_id, node)
-        return [one for one in self._held[node] if one.opened_at > tree.opened_at]
+        return [one for one in self._held[node] if tree is None or one.opened_at > tree.opened_at]
+
+    def _find_held(self, origin: LogOrigin) -> WitnessedTree | None:
+        name = str(origin)
+        if name not in self._witnessed:
+            self._witnessed[name] = find_witnessed(self._conn, self._scope.topic_id, name)
+        return self._witnessed[name]
 
     def _is_current(self, kept: Tree, held: WitnessedTree, event: _Event) -> bool:
         """Return whether the tiles of a tree reach what is witnessed of it, or did when its node had sealed an event.
@@ -271,10 +305,7 @@ class _Checker:
 
     def _wait(self, event: _Event, origin: LogOrigin, row: CheckedRow) -> LeafVerdict | None:
         """Have the tiles fetched that cover an event, if they can prove anything here."""
-        name = str(origin)
-        if name not in self._witnessed:
-            self._witnessed[name] = find_witnessed(self._conn, self._scope.topic_id, name) is not None
-        is_known = self._witnessed[name] or origin.node in (*self._scope.pinned, event.path[-1])
+        is_known = self._find_held(origin) is not None or origin.node in (*self._scope.pinned, event.path[-1])
         if not is_known or self._now > event.recorded_at + LONGEST or not self._want(event, origin):
             return LeafVerdict.UNPROVEN
         row.due = self._now + min(max(WAIT, (self._now - event.recorded_at) // 8), LONGEST_WAIT)
@@ -294,15 +325,19 @@ class _Checker:
             self._tiles[tree.id, number] = dict(read_tiles(self._conn, tree.id, 0, number, 1)).get(number, b"")
         return self._tiles[tree.id, number][at * HASH_SIZE : (at + 1) * HASH_SIZE] or None
 
-    def _search(self, node: str, leaf: bytes) -> tuple[str, int] | None:
-        """Return the tree of a node that has this leaf, with its index; None if none has it."""
+    def _search(self, node: str, leaf: bytes, among: Collection[str] | None = None) -> tuple[str, int] | None:
+        """Return the tree of a node, one of `among`, that has this leaf, with its index; None if none has it."""
         for origin, tree in self._known:
-            if origin.node == node:
+            if origin.node == node and (among is None or tree.origin in among):
                 self._searches -= 1
                 index = find_hash(self._conn, tree.id, leaf)
                 if index:
                     return origin.tree, index
         return None
+
+
+def _leaf_of(event: _Event) -> bytes:
+    return hash_leaf(event_entry(digest(event.body.encode())))
 
 
 def _correct(places: Sequence[LeafPlace], corrected: Sequence[LeafPlace], upto: int) -> str | None:

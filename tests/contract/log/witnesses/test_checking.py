@@ -34,6 +34,7 @@ from eventd.log.witnesses.witnessed import OfferFrom, decide, find_witnessed
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW, draft
+from federation.history.checkpoints import read_origin
 from federation.history.entries import OpeningReason
 from federation.history.exchange import TilesAnswer
 from federation.history.leaf_hints import LeafPlace
@@ -255,6 +256,31 @@ async def test_a_forged_event_is_refuted_once_the_tiles_of_later_trees_are_here(
     await checked.pull(following, LATER)
     await checked.witness(following.grow("witnessed a little further than the tiles reach"), old=3)
     assert await checked.check(LATER + WAIT) == (0, 1, 0)
+
+
+async def test_an_event_that_its_tree_ended_without_is_found_in_the_next_one(checked: Checked) -> None:
+    await checked.get("e1", leaf=2)
+    [moved] = await checked.get("e2", leaf=2)
+    await checked.pull(tree := GrowingTree().grow("x"))
+    assert await checked.check() == (0, 0, 0)
+    assert checked.wanted == [("hub", str(tree.origin))]
+    await checked.witness(following := restored(tree).grow("y", moved))
+    assert await checked.check(NOW + WAIT) == (0, 0, 0)
+    assert ("hub", str(following.origin)) in checked.wanted
+    await checked.pull(following)
+    assert await checked.check(NOW + 2 * WAIT) == (1, 0, 0)
+    assert await checked.log.database.read(find_hint, checked.topic, 2) == (read_origin(str(following.origin)).tree, 2)
+    assert await checked.rows() == [(0, NOW + 3 * WAIT), (2, None)], (
+        "the other event waits for the tree that was stated"
+    )
+
+
+async def test_an_event_under_an_unknown_tree_is_found_in_another_one_of_its_node(checked: Checked) -> None:
+    [moved] = await checked.get("e1", leaf=7)
+    await checked.pull(GrowingTree("u").grow("x", moved))
+    assert await checked.check(LATER - 1) == (0, 0, 0), "the stated tree may be about to be witnessed"
+    assert await checked.check(LATER + WAIT) == (1, 0, 0)
+    assert await checked.found() == []
 
 
 async def test_an_event_is_unproven_if_a_later_tree_never_comes_or_is_pruned(checked: Checked) -> None:
