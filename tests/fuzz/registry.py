@@ -21,6 +21,9 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         *("stream-frames", "stream-messages", "stream-layouts", "stream-payloads", "stream-tokens", "key-sets"),
     ),
     "bodies": ("event-streams", "websocket-frames", "write-bodies", "drain-bodies", "refusals"),
+    "plugins": ("plugin-answers", "plugin-frames"),
+    "secrets": ("settings-files", "keys", "basic-users", "webhooks"),
+    "surfaces": ("emitted-events", "routemaster-bodies", "routemaster-urls", "databases"),
     "history": (
         *("notes", "checkpoints", "tree-entries", "verifier-keys", "tiles", "proof-files", "fork-files"),
         *("tree-proofs", "history-messages", "leaf-hints", "policies"),

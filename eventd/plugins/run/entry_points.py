@@ -95,7 +95,7 @@ class Host:
             self._expecting = False
             try:
                 self._frame.set_result(_DECODER.decode(self._out[_LENGTH:]))
-            except msgspec.MsgspecError:
+            except (ValueError, RecursionError):
                 self._kill("protocol")
 
     def _take_stderr(self, chunk: bytes) -> None:

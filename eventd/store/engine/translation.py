@@ -50,6 +50,8 @@ def translate(error: Exception, label: str = "the database") -> Exception:
         return DatabaseUnavailable(f"{label}: {type(error).__name__}")
     if type(error).__module__.split(".")[0] in ("sqlite3", "psycopg"):  # the hot paths bypass SQLAlchemy
         return _translate(label, error)
+    if isinstance(error, UnicodeDecodeError):  # a driver quotes the damaged bytes in its message, which is no text then
+        return DatabaseUnusable(f"{label}: damaged: it contains text that is not UTF-8", hint="restore a backup")
     return error
 
 
