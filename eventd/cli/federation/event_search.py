@@ -81,7 +81,7 @@ OTHERS = (
     Column("POSITION", text("position")),
     Column("SOURCE", text("sourceNode")),
     Column("RECORDED", moment("recordedAt")),
-    Column("REFUTED", lambda row: row["refuted"]["tree"] if row["refuted"] else "-"),
+    Column("MARK", lambda row: row["mark"]["kind"] if row.get("mark") else "-"),
     Column("DIGEST", text("digest")),
 )
 MOST = 200
@@ -172,11 +172,11 @@ async def describe(session: Session, id: IdArgument, group: GroupOption = "", po
     _show(session.out, answer)
 
 
-def _describe_refuted(mark: Mapping[str, Any]) -> str:
-    at, leaf = show_moment(mark["refutedAt"]), mark["leaf"]
-    if mark.get("released"):
-        return f"at {at}: the id was released; it is that of the event which is leaf {leaf} of {mark['tree']}"
-    return f"at {at}: leaf {leaf} of {mark['tree']} is another event, and no leaf is this one"
+def _describe_mark(mark: Mapping[str, Any]) -> str:
+    at, leaf = show_moment(mark["at"]), mark["leaf"]
+    if mark["kind"] == "released":
+        return f"released at {at}: its id was released to the event at leaf {leaf} of {mark['tree']}"
+    return f"{mark['kind']} at {at}: leaf {leaf} of {mark['tree']} is another event, and no leaf is this one"
 
 
 def _show(out: Output, answer: Mapping[str, Any]) -> None:
@@ -200,7 +200,7 @@ def _show(out: Output, answer: Mapping[str, Any]) -> None:
             "Payload": f"{answer['payloadBytes']} bytes",
             **({"Returned": describe_returned(event["returned"])} if event.get("returned") else {}),
             **({"History": event["history"]} if event.get("history") else {}),
-            **({"Refuted": _describe_refuted(event["refuted"])} if event.get("refuted") else {}),
+            **({"Mark": _describe_mark(event["mark"])} if event.get("mark") else {}),
         },
     )
     if answer["payload"] is not None:

@@ -71,7 +71,7 @@ EVENTS = (
     Column("VIA", lambda row: ",".join(row["path"]) or "-", wide=True),
     Column("RETURNED", lambda row: show_returned(row.get("returned")), wide=True),
     Column("HISTORY", lambda row: row.get("history") or "-", wide=True),
-    Column("REFUTED", lambda row: row["refuted"]["tree"] if row.get("refuted") else "-", wide=True),
+    Column("MARK", lambda row: row["mark"]["kind"] if row.get("mark") else "-", wide=True),
     Column("DEDUPE_KEY", text("dedupeKey"), wide=True),
     Column("PAYLOAD", lambda row: _pairs(row["payload"]), wide=True),
 )

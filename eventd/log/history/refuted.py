@@ -8,6 +8,7 @@ proof has shown that another event has it by right, are marked as well: with the
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from eventd.log.core.freed_ids import find_records, free_id, give_back_id
@@ -18,14 +19,22 @@ from eventd.store.engine.statements import execute, fetch, fetch_in, insert_row
 
 MOST_BACK: Final = 200_000
 """How many records of a log are read back for the one that a refuted record refreshed: many may be refuted."""
-_COLUMNS: Final = "position, event_id, origin, leaf, refuted_at"
+_COLUMNS: Final = "position, event_id, origin, leaf, refuted_at, kind"
+
+
+class MarkKind(StrEnum):
+    """Why a record does not have its id any more."""
+
+    REFUTED = "refuted"
+    """The tree of its node does not have it."""
+    RELEASED = "released"
+    """A proof has shown that another event has the id by right."""
 
 
 class RefutedRecord(NamedTuple):
     """A record that the tree `origin` refutes: its sender said that it has the leaf `leaf` there.
 
-    Or, where the tree is of another node than the one that admitted the record, the leaf of the event that has its id
-    by right.
+    Or one whose id was released: then this is the leaf of the event that has the id by right.
     """
 
     position: int
@@ -33,11 +42,7 @@ class RefutedRecord(NamedTuple):
     origin: str
     leaf: int
     refuted_at: int
-
-    @property
-    def node(self) -> str:
-        """Return the node of the tree."""
-        return self.origin.split("/")[2]
+    kind: str = MarkKind.REFUTED
 
 
 def find_refreshed(conn: Connection, topic_id: int, event_id: str, position: int) -> list[int]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from eventd.log.core.values import Record
-from eventd.log.history.refuted import read_refuted_at
+from eventd.log.history.refuted import MarkKind, read_refuted_at
 from eventd.log.history.trees import Tree, find_tree_of, read_tiles
 from eventd.log.witnesses.waiting import MOST_WAITING, WAITING_ROWS
 from eventd.store.engine.database import Connection
@@ -58,7 +58,7 @@ def read_event_states(
     """Return by position what is known of each record that came from another node."""
     foreign = {record.position: (record, node) for record in records if (node := _node_of(record))}
     marks = read_refuted_at(conn, topic_id, [*foreign])
-    refuted = {mark.position for mark in marks if mark.node == foreign[mark.position][1]}  # else its id was released
+    refuted = {mark.position for mark in marks if mark.kind == MarkKind.REFUTED}
     reader = _StateReader(conn, topic_id, group)
     return {
         position: EventHistory.REFUTED if position in refuted else reader.read(record, node)

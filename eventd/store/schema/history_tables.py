@@ -58,6 +58,7 @@ refuted_events = sa.Table(
     sa.Column("origin", sa.Text, nullable=False),  # of the tree that refutes it
     sa.Column("leaf", sa.BigInteger, nullable=False),  # where it was said to be
     sa.Column("refuted_at", Micros, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False, server_default=sa.text("'refuted'")),  # refuted | released
     sa.Index("refuted_events_id", "topic_id", "event_id"),
 )
 

@@ -193,7 +193,8 @@ CREATE TABLE leaf_hints ( topic_id BIGINT NOT NULL, position BIGINT NOT NULL, up
     NULL, checked BIGINT DEFAULT 0 NOT NULL, due BIGINT, PRIMARY KEY (topic_id, position) );
 CREATE INDEX leaf_hints_due ON leaf_hints (topic_id, due) WHERE due IS NOT NULL;
 CREATE TABLE refuted_events ( topic_id BIGINT NOT NULL, position BIGINT NOT NULL, event_id TEXT NOT NULL, origin TEXT
-    NOT NULL, leaf BIGINT NOT NULL, refuted_at BIGINT NOT NULL, PRIMARY KEY (topic_id, position) );
+    NOT NULL, leaf BIGINT NOT NULL, refuted_at BIGINT NOT NULL, kind TEXT DEFAULT 'refuted' NOT NULL, PRIMARY KEY
+    (topic_id, position) );
 CREATE INDEX refuted_events_id ON refuted_events (topic_id, event_id);
 CREATE TABLE closed_trees ( topic_id BIGINT NOT NULL, origin TEXT NOT NULL, node TEXT NOT NULL, log_key TEXT NOT NULL,
     size BIGINT NOT NULL, root BLOB NOT NULL, opened_at BIGINT NOT NULL, PRIMARY KEY (topic_id, origin) );

@@ -33,7 +33,7 @@ class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """An event as a client writes it; missing members are filled in later.
 
     `recordedAt`, `seq`, `path`, `returned` and `history`, which listings show, are accepted and ignored: a listing can
-    be emitted elsewhere. An event with `refuted` is not the one to which its id belongs.
+    be emitted elsewhere. An event with a `mark` is not the one to which its id belongs.
     """
 
     id: str | None = None
@@ -51,7 +51,7 @@ class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     path: Any = None
     returned: Any = None
     history: Any = None
-    refuted: Any = None
+    mark: Any = None
 
 
 _MEMBER_BYTES = 6
@@ -171,8 +171,8 @@ def drafts_one_by_one(
 
 def _event(raw: Any, group: GroupConfig, now: int, random: Callable[[int], bytes]) -> Event:
     given = _given(raw)
-    if given.refuted is not None:
-        raise Invalid("the event is marked as refuted: its id belongs to another one; leave it out")
+    if given.mark is not None:
+        raise Invalid("the event has a mark, as refuted or released: its id belongs to another one; leave it out")
     if (given.group or group.name) != group.name:
         raise Invalid(f"group is {given.group}, and this request is for {group.name}")
     observed = parse_time(given.observed_at) if given.observed_at is not None else UNSET

@@ -167,7 +167,7 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
             "bytes": record.size,
             "path": list(decode_path(record.path)),
             "returned": None if returned is None else show_returned(returned),
-            "refuted": read_refuted_marks(conn, topic.id, [record]).get(record.position),
+            "mark": read_refuted_marks(conn, topic.id, [record]).get(record.position),
             "history": states.get(record.position),
         },
         "node": group.node_name,
@@ -198,7 +198,7 @@ def _show_others(conn: Connection, topic_id: int, record: Record) -> list[dict[s
             "digest": digest(one.body.encode()).hex(),
             "recordedAt": show_time(one.recorded_at),
             "path": list(decode_path(one.path)),
-            "refuted": marks.get(one.position),
+            "mark": marks.get(one.position),
         }
         for one in others
     ]

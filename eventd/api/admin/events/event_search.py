@@ -151,7 +151,7 @@ def _show(record: Record, now: int, refuted: dict[str, Any] | None) -> dict[str,
         "path": list(decode_path(record.path)),
         "bytes": record.size,
     }
-    return shown | ({"refuted": refuted} if refuted else {})
+    return shown | ({"mark": refuted} if refuted else {})
 
 
 class FindEvent(Params):

@@ -264,7 +264,7 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
     shown = [
         show_event(record)
         | ({"returned": marks[record.event_id]} if record.event_id in marks else {})
-        | ({"refuted": refuted[record.position]} if record.position in refuted else {})
+        | ({"mark": refuted[record.position]} if record.position in refuted else {})
         | ({"history": states[record.position]} if record.position in states else {})
         for record in records
     ]

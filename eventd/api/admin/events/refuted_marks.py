@@ -12,21 +12,13 @@ from eventd.log.core.scan import read_at
 from eventd.log.core.values import Record
 from eventd.log.history.refuted import find_refuted, read_refuted_at
 from eventd.store.engine.database import Connection
-from federation.loops import decode_path
 
 
 def read_refuted_marks(conn: Connection, topic_id: int, records: Collection[Record]) -> dict[int, dict[str, Any]]:
-    """Return the marks, as JSON, of those of the records that are refuted, by position."""
-    found = read_refuted_at(conn, topic_id, [record.position for record in records])
-    nodes = {record.position: decode_path(record.path)[:1] for record in records}
+    """Return the marks, as JSON, of those of the records that do not have their id any more, by position."""
     return {
-        one.position: {
-            "tree": one.origin,
-            "leaf": one.leaf,
-            "refutedAt": show_time(one.refuted_at),
-            "released": nodes[one.position] != (one.node,),
-        }
-        for one in found
+        one.position: {"kind": one.kind, "tree": one.origin, "leaf": one.leaf, "at": show_time(one.refuted_at)}
+        for one in read_refuted_at(conn, topic_id, [record.position for record in records])
     }
 
 

@@ -12,7 +12,7 @@ from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict
 from eventd.groups.lookup import find_group, read_group_topic
 from eventd.log.core.freed_ids import find_records
-from eventd.log.history.refuted import RefutedRecord, keep_released
+from eventd.log.history.refuted import MarkKind, RefutedRecord, keep_released
 from eventd.log.witnesses.id_release import IdRelease, check_release, holder_digest
 from eventd.store.engine.database import Connection
 
@@ -30,9 +30,8 @@ async def release(services: Services, params: ReleaseId) -> dict[str, Any]:
     topic_id, found, positions = await services.database.read(_check, params)
     # Checked in a read: a writer must not wait for signatures. By its position, the id is still that record's.
     proven = found.proven
-    mark = RefutedRecord(
-        found.holder.position, params.id, str(proven.checkpoint.origin), proven.index, services.clock.now()
-    )
+    leaf = str(proven.checkpoint.origin), proven.index
+    mark = RefutedRecord(found.holder.position, params.id, *leaf, services.clock.now(), MarkKind.RELEASED)
     if not await services.database.write(keep_released, topic_id, mark, positions):
         raise Conflict(
             f"the id {params.id} of group {params.group} was freed or given to another record meanwhile: nothing was"

@@ -61,7 +61,7 @@ def test_an_id_is_freed_and_the_deed_recorded(node: SquattedNode) -> None:
     assert "proven: cloud admitted the event of cloud as leaf 1 of eventd/edge/cloud/tttt" in said
     assert "for evidence: routerctl prove e1 --group edge --position 1" in said
     described = node.control("federation", "event", "describe", "e1", "--position", "1").out
-    assert "the id was released; it is that of the event which is leaf 1 of eventd/edge/cloud/tttt" in described
+    assert "its id was released to the event at leaf 1 of eventd/edge/cloud/tttt" in described
     assert "--position" in node.control("prove", "e1", code=3).err
     assert "kept no history" in node.control("prove", "e1", "--position", "1", code=4).err
     [action] = json.loads(node.control("actions", "-o", "json").out)[:1]

@@ -200,21 +200,21 @@ async def test_a_refuted_event_is_shown_as_such_until_the_true_one_has_its_id(bo
     topic = await books.log.topic("group:g")
     [position] = await books.publish(forged)
     await books.log.database.write(keep_refuted, topic, RefutedRecord(position, "e1", "eventd/g/b/tree", 7, NOW))
-    mark = {"tree": "eventd/g/b/tree", "leaf": 7, "refutedAt": "2026-11-20T12:00:00Z", "released": False}
+    mark = {"kind": "refuted", "tree": "eventd/g/b/tree", "leaf": 7, "at": "2026-11-20T12:00:00Z"}
     shown = (await describe(books))["event"]
-    assert (shown["subject"], shown["refuted"]) == ("forged", mark)
+    assert (shown["subject"], shown["mark"]) == ("forged", mark)
     for operation in ("events.list", "events.search"):
         [listed] = (await books.call(operation, group="g", id="e1"))["events"]
-        assert listed["refuted"] == mark
+        assert listed["mark"] == mark
     [found] = (await books.call("events.find", id="e1"))["groups"]
-    assert (found["group"], found["stored"], found["event"]["refuted"]) == ("g", True, mark)
+    assert (found["group"], found["stored"], found["event"]["mark"]) == ("g", True, mark)
     await books.publish(draft("e1", path="b,hub", subject="true"))
     shown = (await describe(books))["event"]
-    assert (shown["subject"], shown["refuted"]) == ("true", None)
+    assert (shown["subject"], shown["mark"]) == ("true", None)
     listed = (await books.call("events.list", group="g", id="e1"))["events"]
-    assert [one.get("refuted") for one in listed] == [mark, None], "the id leads to both"
+    assert [one.get("mark") for one in listed] == [mark, None], "the id leads to both"
     [other] = (await describe(books))["others"]
-    assert (other["position"], other["refuted"]) == (position, mark)
+    assert (other["position"], other["mark"]) == (position, mark)
     assert (await describe(books, position=position))["event"]["subject"] == "forged"
     with pytest.raises(NotFound, match="no record of event e1 at position 99") as wrong:
         await describe(books, position=99)

@@ -78,8 +78,8 @@ async def test_the_released_record_is_marked_and_proven_by_its_position(log: Eve
     topic, _ = await start(log)
     await outcome(books, SQUATTER)
     await release(books, proof_of(TRUE))
-    mark = {"tree": str(GrowingTree().origin), "leaf": 2, "refutedAt": "2026-11-20T12:00:00Z", "released": True}
-    assert (await books.call("events.describe", group="g", id="e1"))["event"]["refuted"] == mark
+    mark = {"kind": "released", "tree": str(GrowingTree().origin), "leaf": 2, "at": "2026-11-20T12:00:00Z"}
+    assert (await books.call("events.describe", group="g", id="e1"))["event"]["mark"] == mark
     with pytest.raises(NotFound, match=r"no event has the id e1 in group g; other records .*: position 1") as unknown:
         await books.call("history.prove", group="g", id="e1")
     assert "--position" in unknown.value.hint
@@ -90,7 +90,7 @@ async def test_the_released_record_is_marked_and_proven_by_its_position(log: Eve
     squatted = await books.call("history.prove", group="g", id="e1", position=1)
     assert (squatted["leaf"], squatted["digest"]) == (1, digest(SQUATTER.body.encode()).hex())
     listed = (await books.call("events.list", group="g", id="e1", include_expired=True))["events"]
-    assert [(one["sourceNode"], one.get("refuted")) for one in listed] == [("evil", mark), ("a", None)]
+    assert [(one["sourceNode"], one.get("mark")) for one in listed] == [("evil", mark), ("a", None)]
     [delivery] = (await books.call("deliveries.list", group="g", event_id="e1"))["deliveries"]
     assert delivery["seq"] == 2, "what waits for the delivery of the event does not wait for the other record"
     with pytest.raises(NotFound, match="no record of event e1 at position 3"):
@@ -105,10 +105,21 @@ async def test_all_records_of_the_event_that_had_the_id_are_marked(log: EventLog
     await release(books, proof_of(TRUE))
     assert (await books.call("events.list", group="g"))["events"] == []
     marked = (await books.call("events.list", group="g", id="e1"))["events"]
-    assert [one["refuted"]["leaf"] for one in marked] == [2, 2, 2]
+    assert [one["mark"]["leaf"] for one in marked] == [2, 2, 2]
     assert await outcome(books, TRUE) == [Outcome.NEW]
     shown = await books.call("events.describe", group="g", id="e1")
     assert [one["position"] for one in shown["others"]] == [3, 2, 1]
+
+
+async def test_a_release_is_no_refutation_where_both_events_entered_at_the_same_node(
+    log: EventLog, clock: ManualClock
+) -> None:
+    books = GroupLedger(log, clock)
+    await books.declare(spec=PINNED.replace("record", "verify"))
+    await outcome(books, draft("e1", node="evil", path="a,hub"))
+    await release(books, proof_of(TRUE))
+    shown = (await books.call("events.describe", group="g", id="e1"))["event"]
+    assert (shown["mark"]["kind"], shown["history"]) == ("released", "unproven")
 
 
 async def test_an_id_of_the_same_source_stays(log: EventLog, clock: ManualClock) -> None:
