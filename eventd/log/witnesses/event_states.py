@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from eventd.log.core.values import Record
 from eventd.log.history.refuted import MarkKind, read_refuted_at
-from eventd.log.history.trees import Tree, find_tree_of, read_tiles
+from eventd.log.history.trees import Tree, read_tiles
 from eventd.log.witnesses.waiting import MOST_WAITING, WAITING_ROWS
+from eventd.log.witnesses.witnessed import read_believed_trees
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from federation.digest import digest
@@ -100,7 +101,7 @@ class _StateReader:
         self._topic_id = topic_id
         self._group = group
         self._row: _HintRow | None = None
-        self._trees: dict[str, Tree | None] = {}
+        self._trees: dict[str, Tree] | None = None
         self._tiles: dict[tuple[int, int], bytes] = {}
 
     def read(self, record: Record, node: str) -> EventHistory:
@@ -128,9 +129,9 @@ class _StateReader:
         return self._row if self._row is not None and position <= self._row.upto else None
 
     def _leaf_at(self, origin: str, index: int) -> bytes:
-        if origin not in self._trees:
-            self._trees[origin] = find_tree_of(self._conn, self._topic_id, origin)
-        tree = self._trees[origin]
+        if self._trees is None:
+            self._trees = {tree.origin: tree for tree in read_believed_trees(self._conn, self._topic_id)}
+        tree = self._trees.get(origin)
         if tree is None or tree.size <= index:
             return b""
         number, at = divmod(index, TILE_WIDTH)

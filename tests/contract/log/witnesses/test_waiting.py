@@ -11,6 +11,7 @@ from eventd.log.witnesses.checking import DAY
 from eventd.log.witnesses.event_states import EventHistory, pick_in_state, read_event_states, span_of
 from eventd.log.witnesses.keys import LOG, learn_key, note_refused_key
 from eventd.log.witnesses.waiting import MOST_WAITING, WAITING_ROWS, WaitingTree, count_waiting, read_waiting
+from eventd.log.witnesses.witnessed import forget_trees
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW
@@ -70,6 +71,14 @@ async def test_each_event_of_another_node_is_in_one_state(checked: Checked) -> N
     assert await checked.check(NOW + 2 * DAY) == (0, 0, 2)
     assert await count(checked) == 0
     assert (await states(checked))["e5"] == "unproven"
+
+
+async def test_an_event_is_not_verified_by_a_tree_that_an_operator_reset(checked: Checked) -> None:
+    await checked.pull(GrowingTree().grow(*await checked.get("e1", leaf=1)))
+    assert await checked.check() == (1, 0, 0)
+    assert await states(checked) == {"e1": "verified"}
+    await checked.log.database.write(forget_trees, checked.topic, "a", NOW)
+    assert await states(checked) == {"e1": "unproven"}
 
 
 async def test_events_in_one_state_are_found_between_two_positions(checked: Checked) -> None:
