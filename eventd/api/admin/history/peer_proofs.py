@@ -13,12 +13,12 @@ from eventd.api.admin.history.event_proofs import OneLeaf, find_record, show_pro
 from eventd.api.framework.operations import Services
 from eventd.egress.transport.transport import Transport
 from eventd.errors import Invalid
-from eventd.groups.lookup import find_group, find_peer
+from eventd.groups.lookup import find_group, find_peer, peers_of
 from eventd.log.core.scan import read_at
 from eventd.log.history.bulk_proving import MOST_SEARCHED
 from eventd.log.history.hints import find_hint
 from eventd.log.history.proving import NotProven
-from eventd.log.witnesses.keys import LOG, Pins
+from eventd.log.witnesses.keys import LOG
 from eventd.log.witnesses.witnessed import read_of
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
@@ -89,19 +89,27 @@ def _find_foreign(conn: Connection, group: GroupConfig, topic_id: int, position:
     tree, leaf = find_hint(conn, topic_id, position)
     held = read_of(conn, topic_id, nodes[0])
     if not held:
-        raise _not_held(conn, topic_id, nodes[0], group.history_pins)
+        raise _not_held(group, nodes[0])
     asked = [TreeToAsk(one.origin, one.key, leaf if read_origin(one.origin).tree == tree else 0) for one in held]
     return ForeignEvent(record.body, sorted(asked, key=lambda one: not one.leaf)[:MOST_TREES])
 
 
-def _not_held(conn: Connection, topic_id: int, node: str, pins: Pins) -> NotProven:
+def _not_held(group: GroupConfig, node: str) -> NotProven:
     """Return the error for an event of a node of which no tree is witnessed here."""
     message = f"this node has witnessed no tree of {node}, which admitted the event"
-    if (node, LOG) in pins:
+    if (node, LOG) in group.history_pins:
         return NotProven(
             f"{message}: no checkpoint that the pinned key of {node} signed was shown here",
             "other_node",
             hint=f"compare the pin with what `routerctl log keys` prints at {node}; or prove the event there",
+        )
+    if any(peer.node_name == node for peer in peers_of(group)):
+        return NotProven(
+            f"{message}: {node} is a peer, and has shown no checkpoint here: it keeps no history, or its program is an"
+            " older one",
+            "other_node",
+            hint=f"set history.mode: record in the EventGroup at {node}: events that are emitted there from then on can"
+            " be proven",
         )
     return NotProven(
         f"{message}: no key of {node} is pinned here, and over a relay only trees with a pinned key are witnessed",

@@ -187,6 +187,15 @@ async def test_the_proof_of_a_peer_needs_a_tree_of_the_node_that_admitted_the_ev
     assert refused.value.reason == "other_node"
 
 
+async def test_the_proof_of_a_peer_that_keeps_no_history_needs_a_history_and_no_pin(books: GroupLedger) -> None:
+    await books.declare("b", spec="history: {mode: record}")
+    topic = await sealed(books, 2)
+    await emit(books.log, topic, "far", path="b")
+    with pytest.raises(NotProven, match=r"b is a peer, and has shown no checkpoint here") as refused:
+        await books.call("history.prove_at_peer", group="g", peer="b", id="far")
+    assert "set history.mode: record in the EventGroup at b" in refused.value.hint
+
+
 async def test_keys_are_a_policy_file(books: GroupLedger) -> None:
     await sealed(books, 1)
     answer = await books.call("history.keys", group="g")
