@@ -20,6 +20,7 @@ from eventd.log.history.trees import (
     read_checkpoint_at,
     read_checkpoint_of,
     read_checkpoints,
+    read_signed_size,
     read_tree,
     tile_reader,
 )
@@ -152,11 +153,12 @@ def prove_consistency(conn: Connection, tree: Tree, old: int, new: int | None = 
 
     Raises Invalid for sizes that were not sealed, and NotProven.
     """
-    new = tree.size if new is None else new
-    if not 0 < old <= new <= tree.size:
+    last = read_signed_size(conn, tree)
+    new = last if new is None else new
+    if not 0 < old <= new <= last:
         raise Invalid(
             f"there is no consistency proof from size {old} to size {new} of {tree.origin}: the sealed tree has size"
-            f" {tree.size}",
+            f" {last}",
             hint="give two sizes from 1 up to that one, the smaller one first",
         )
     read = tile_reader(conn, tree.id)
@@ -208,8 +210,9 @@ def _find_covering(conn: Connection, leaf: EventLeaf) -> StoredCheckpoint:
     """Return the checkpoint that proves the most of a leaf: with the most signatures, and of these the newest."""
     found = read_checkpoints(conn, leaf.tree.id, above=leaf.index, most=MOST_COMPARED)
     if not found:
+        last = read_signed_size(conn, leaf.tree)
         raise NotProven(
-            f"leaf {leaf.index} of {leaf.tree.origin} is in no checkpoint yet: the last one has size {leaf.tree.size}",
+            f"leaf {leaf.index} of {leaf.tree.origin} is in no checkpoint yet: the last one has size {last}",
             "unsealed",
             hint="try again in a second; routerctl doctor says if the node cannot seal",
         )

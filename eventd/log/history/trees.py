@@ -101,6 +101,15 @@ def read_checkpoint_of(conn: Connection, tree_id: int) -> StoredCheckpoint | Non
     return _stored(rows[0]) if rows else None
 
 
+def read_signed_size(conn: Connection, tree: Tree) -> int:
+    """Return the size of the last checkpoint of a tree; 0 before the first.
+
+    Of a tree of another node, more leaves may be kept: those of a checkpoint that its tiles do not reach yet.
+    """
+    last = read_checkpoint_of(conn, tree.id)
+    return 0 if last is None else last.size
+
+
 def read_trees(conn: Connection, topic_id: int) -> list[Tree]:
     """Return the trees of this node for a topic, the newest first."""
     sql = f"SELECT {_COLUMNS} FROM trees WHERE topic_id = ? AND epoch <> '' ORDER BY id DESC"

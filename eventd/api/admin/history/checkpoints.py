@@ -11,7 +11,7 @@ from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Download, Params, Services
 from eventd.errors import NotFound
 from eventd.log.history.proving import prove_consistency, prove_opening, require_checkpoint
-from eventd.log.history.trees import StoredCheckpoint, Tree, read_tiles, tile_reader
+from eventd.log.history.trees import StoredCheckpoint, Tree, read_signed_size, read_tiles, tile_reader
 from eventd.store.engine.database import Connection
 from federation.errors import MalformedHistory
 from federation.history.forms import write_base64
@@ -107,17 +107,18 @@ async def show_tiles(services: Services, params: ReadTiles) -> dict[str, Any]:
 def _read_tiles(conn: Connection, params: ReadTiles) -> dict[str, Any]:
     tree = find_tree(conn, params.group, params.tree)
     found = read_tiles(conn, tree.id, params.level, params.first, params.count)
-    cut = ((number, hashes[: _width(tree, params.level, number) * HASH_SIZE]) for number, hashes in found)
+    size = read_signed_size(conn, tree)
+    cut = ((number, hashes[: _width(size, params.level, number) * HASH_SIZE]) for number, hashes in found)
     return {
         "origin": tree.origin,
-        "size": tree.size,
+        "size": size,
         "tiles": [{"number": number, "hashes": write_base64(hashes)} for number, hashes in cut if hashes],
     }
 
 
-def _width(tree: Tree, level: int, number: int) -> int:
-    """Return the number of hashes that a tile has in the last checkpoint of its tree."""
-    return max(0, min(TILE_WIDTH, (tree.size >> level * TILE_HEIGHT) - number * TILE_WIDTH))
+def _width(size: int, level: int, number: int) -> int:
+    """Return the number of hashes that a tile has in a tree of this size."""
+    return max(0, min(TILE_WIDTH, (size >> level * TILE_HEIGHT) - number * TILE_WIDTH))
 
 
 class ReadLogFile(Params):
@@ -146,9 +147,10 @@ def _read_file(conn: Connection, params: ReadLogFile) -> Download:
 
 def _read_tile(conn: Connection, tree: Tree, address: TileAddress) -> bytes:
     """Return a tile that the last checkpoint covers. Raises NotFound."""
-    width = _width(tree, address.level, address.number)
+    size = read_signed_size(conn, tree)
+    width = _width(size, address.level, address.number)
     if address.width > width:
-        raise NotFound(f"{tree.origin} of size {tree.size} has no {address.path()}: it has {width} hashes there")
+        raise NotFound(f"{tree.origin} of size {size} has no {address.path()}: it has {width} hashes there")
     try:
         return tile_reader(conn, tree.id)(address)[: address.width * HASH_SIZE]
     except MalformedHistory as error:

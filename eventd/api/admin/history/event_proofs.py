@@ -57,14 +57,15 @@ async def show_leaf(services: Services, params: OneLeaf) -> dict[str, Any]:
 def _read_leaf(conn: Connection, params: OneLeaf) -> dict[str, Any]:
     leaf = _find(conn, params)
     last = read_checkpoint_of(conn, leaf.tree.id)
+    size = 0 if last is None else last.size
     return {
         "group": params.group,
         "id": params.id,
         **show_place(leaf.tree.origin, leaf.index),
         "digest": digest(leaf.body).hex(),
-        "sealed": leaf.index < leaf.tree.size,
+        "sealed": leaf.index < size,
         "witnesses": count_cosigned(conn, leaf.tree.id, leaf.index + 1),
-        "size": leaf.tree.size,
+        "size": size,
         "signedAt": None if last is None else show_time(last.signed_at),
         "damage": leaf.tree.trouble,
     }

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.api.admin.history.checkpoints import ReadLogFile, read_log_file
 from eventd.api.framework.operations import Download
-from eventd.errors import NotFound
+from eventd.errors import Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import close_tree
 from eventd.log.history.proving import NotProven
@@ -153,6 +153,22 @@ async def test_the_status_shows_trees_of_peers_apart(books: GroupLedger) -> None
     assert (relayed["size"], relayed["open"]) == (3, True)
     answer = await books.call("history.checkpoint", group="g", tree=relayed["tree"])
     assert (answer["origin"], answer["size"]) == (relayed["origin"], 3), "it is shown where it is named"
+
+
+async def test_of_a_relayed_tree_no_more_is_shown_than_the_last_checkpoint_that_its_tiles_reach(
+    books: GroupLedger,
+) -> None:
+    await sealed(books, 5)
+    last = await books.call("history.checkpoint", group="g")
+    await books.log.database.write(execute, "UPDATE trees SET size = 9, epoch = ''")  # tiles of a larger tree
+    which = {"group": "g", "tree": last["origin"][-16:]}
+    proof = await books.call("history.consistency", **which, old=2)
+    assert (proof["new"], proof["newRoot"]) == (last["size"], last["root"])
+    with pytest.raises(Invalid, match="the sealed tree has size 6"):
+        await books.call("history.consistency", **which, old=2, new=7)
+    assert (await books.call("history.tiles", **which, level=0))["size"] == 6
+    with pytest.raises(NotFound, match=r"of size 6 has no tile/0/000\.p/7"):
+        await log_files(books, which["tree"], "tile/0/000.p/7")
 
 
 async def test_a_tree_of_which_only_a_checkpoint_is_held_is_named_with_its_node(books: GroupLedger) -> None:
