@@ -56,7 +56,7 @@ def checkpoint_of_lake(lake: str, group: str, tree: str) -> dict[str, Any]:
 
 def _choose(lake: str, group: str, tree: str) -> ShippedTree:
     """Return the tree with this id, or the newest one. Raises EventdError, and Invalid if several trees fit."""
-    fitting = [one for one in _read(lake, group) if tree in ("", one.origin.tree)]
+    fitting = [one for one in _read(lake, group) if tree in ("", one.origin.tree, str(one.origin))]
     if not fitting:
         raise NotFound(
             f"the lake has no tree {tree or 'of a node'}",

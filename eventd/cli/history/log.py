@@ -41,7 +41,10 @@ TREES = (
     Column("DAMAGE", text("damage"), wide=True),
 )
 TreeOption = Annotated[
-    str, typer.Option("--tree", metavar="ID", help="Id of the tree (default: the tree that grows, or the newest).")
+    str,
+    typer.Option(
+        "--tree", metavar="ID", help="Id or origin of the tree (default: the tree that grows, or the newest)."
+    ),
 ]
 
 
@@ -143,7 +146,7 @@ async def consistency(
     if lake:
         answer = consistency_of_lake(lake, held.group or group, held.tree or tree, held.size, new)
     else:
-        of = {"group": held.group or await one_group(session, group), "tree": held.tree or tree}
+        of = {"group": held.group or await one_group(session, group), "tree": held.origin or tree}
         try:
             answer = await session.call("history.consistency", **of, old=held.size, new=new)
         except Invalid:

@@ -27,7 +27,9 @@ class OneTree(Params):
     """A tree of a group."""
 
     group: str
-    tree: str = Field(default="", description="The id of the tree (default: the tree that grows, or the newest).")
+    tree: str = Field(
+        default="", description="The id or the origin of the tree (default: the tree that grows, or the newest)."
+    )
 
 
 class ShowCheckpoint(OneTree):

@@ -11,7 +11,7 @@ from pydantic import Field
 from eventd.api.admin.history.key_folder import key_folder
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
-from eventd.errors import NotFound
+from eventd.errors import Invalid, NotFound
 from eventd.groups.lookup import find_group, read_group_topic
 from eventd.log.history.proving import NotProven
 from eventd.log.history.trees import (
@@ -152,30 +152,47 @@ def _read_all(conn: Connection, group: str) -> list[Tree]:
     return read_trees(conn, read_group_topic(conn, group).id)
 
 
-def _find_named(conn: Connection, group: str, tree_id: str, own: list[Tree]) -> Tree:
-    """Return a tree by its id. Raises NotFound, which says of which node the tree is, where that is known."""
-    topic_id = read_group_topic(conn, group).id
-    for tree in [*own, *read_relayed_trees(conn, topic_id)]:
-        if read_origin(tree.origin).tree == tree_id:
+def _find_named(conn: Connection, group: str, name: str, own: list[Tree]) -> Tree:
+    """Return a tree by its id or its origin: one of this node, or else of another.
+
+    Raises NotFound, which says of which node the tree is, where that is known, and Invalid for an id that several nodes
+    gave to a tree: each chooses its own.
+    """
+    for tree in own:
+        if _is_named(tree.origin, name):
             return tree
+    topic_id = read_group_topic(conn, group).id
+    relayed = [tree for tree in read_relayed_trees(conn, topic_id) if _is_named(tree.origin, name)]
+    if len(relayed) > 1:
+        raise Invalid(
+            f"{len(relayed)} trees of other nodes have the id {name}",
+            hint=f"name one of them: {', '.join(tree.origin for tree in relayed)}",
+        )
+    if relayed:
+        return relayed[0]
     for held in read_witnessed(conn, topic_id):
-        if read_origin(held.origin).tree == tree_id:
+        if _is_named(held.origin, name):
             raise NotFound(
-                f"group {group} has no hashes of the tree {tree_id}: it is a tree of {held.node}, of which this node"
+                f"group {group} has no hashes of the tree {name}: it is a tree of {held.node}, of which this node"
                 f" holds only a checkpoint, of size {held.size}",
                 hint=f"routerctl log witnesses -o json has it in held[].note; or ask {held.node} itself",
             )
-    raise NotFound(f"group {group} has no tree {tree_id[:80]}", hint="list them: routerctl log status")
+    raise NotFound(f"group {group} has no tree {name[:80]}", hint="list them: routerctl log status")
 
 
-def find_tree(conn: Connection, group: str, tree_id: str = "") -> Tree:
-    """Return a tree of a group by its id, also a relayed one; by default the own tree that grows, or else the newest.
+def _is_named(origin: str, name: str) -> bool:
+    return name in (origin, read_origin(origin).tree)
 
-    Raises NotFound for an unknown id, and NotProven if the group never kept a history.
+
+def find_tree(conn: Connection, group: str, name: str = "") -> Tree:
+    """Return a tree of a group by its id or origin, also a relayed one.
+
+    By default the own one that grows, or else the newest. Raises NotFound for an unknown one, Invalid for an
+    id of several relayed ones, and NotProven if the group never kept a history.
     """
     trees = _read_all(conn, group)
-    if tree_id:
-        return _find_named(conn, group, tree_id, trees)
+    if name:
+        return _find_named(conn, group, name, trees)
     if not trees:
         raise NotProven(
             f"group {group} has no tree: it keeps no history at this node",

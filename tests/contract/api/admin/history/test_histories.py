@@ -171,6 +171,22 @@ async def test_of_a_relayed_tree_no_more_is_shown_than_the_last_checkpoint_that_
         await log_files(books, which["tree"], "tile/0/000.p/7")
 
 
+async def test_an_id_that_two_nodes_gave_to_a_tree_is_not_guessed(books: GroupLedger) -> None:
+    await sealed(books, 1)
+    mine = (await books.call("history.checkpoint", group="g"))["origin"]
+    copied = "opening, log_key, opened_at, size, position, trouble"
+    for node in ("c", "d"):
+        sql = (
+            f"INSERT INTO trees (topic_id, origin, epoch, {copied}) SELECT topic_id, ?, '', {copied} FROM trees LIMIT 1"
+        )
+        await books.log.database.write(execute, sql, (f"eventd/g/{node}/{'t' * 16}",))
+    with pytest.raises(Invalid, match="2 trees of other nodes have the id tttt") as refused:
+        await books.call("history.tiles", group="g", tree="t" * 16, level=0)
+    assert all(f"eventd/g/{node}/{'t' * 16}" in refused.value.hint for node in ("c", "d"))
+    for origin in (f"eventd/g/d/{'t' * 16}", mine):
+        assert (await books.call("history.tiles", group="g", tree=origin, level=0))["origin"] == origin
+
+
 async def test_a_tree_of_which_only_a_checkpoint_is_held_is_named_with_its_node(books: GroupLedger) -> None:
     topic, tree = await sealed(books, 2), GrowingTree(node="c").grow("x")
     offered = OfferFrom(topic, "g", "c", KeySource.SHARED, {}, ("c",), tree.offer())
