@@ -148,7 +148,7 @@ PositionOption = Annotated[
     typer.Option(
         "--position",
         min=1,
-        help="Its record at this position of the log, as one whose id was released (default: the latest).",
+        help="Its record at this position of the log, for example one whose id was released (default: the latest).",
     ),
 ]
 

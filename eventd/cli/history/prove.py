@@ -40,8 +40,8 @@ PositionOption = Annotated[
     typer.Option(
         "--position",
         min=1,
-        help="Prove the record at this position of the log, as one whose id was released; `routerctl federation event"
-        " describe` names them.",
+        help="Prove the record at this position of the log, for example one whose id was released; `routerctl"
+        " federation event describe` names them.",
     ),
 ]
 AskedOption = Annotated[

@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from eventd.api.admin.events.refuted_marks import find_at, find_refuted_records, list_positions
+from eventd.api.admin.events.refuted_marks import find_at, list_positions
 from eventd.api.framework.moments import show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.errors import NotFound
 from eventd.groups.lookup import find_group, read_group_topic
 from eventd.log.core.listing import read_first_position, read_id_places
 from eventd.log.history.proving import EventLeaf, NotProven, find_leaf, prove_event
+from eventd.log.history.refuted import find_refuted
 from eventd.log.history.trees import read_checkpoint_of
 from eventd.log.witnesses.cosignatures import count_cosigned
 from eventd.store.engine.database import Connection
@@ -32,7 +33,7 @@ class OneLeaf(Params):
         default="latest", description="Which record of an event that was refreshed: each has a leaf of its own."
     )
     position: int | None = Field(
-        default=None, ge=1, description="The record at this position instead, as one whose id was released."
+        default=None, ge=1, description="The record at this position instead, for example one whose id was released."
     )
 
 
@@ -87,9 +88,9 @@ def _prove(conn: Connection, params: ProveEvent) -> dict[str, Any]:
     return show_proof(params, file) | {"position": position, "others": find_others(conn, topic_id, params.id, position)}
 
 
-def find_others(conn: Connection, topic_id: int, event_id: str, position: int) -> list[int]:
-    """Return the positions of refuted records with the id of an event but the one at `position`."""
-    return sorted({one.position for one in find_refuted_records(conn, topic_id, event_id)} - {position})
+def find_others(conn: Connection, topic_id: int, event_id: str, position: int = 0) -> list[int]:
+    """Return the positions of refuted and released records with an id, but not `position`."""
+    return sorted({mark.position for mark in find_refuted(conn, topic_id, event_id)} - {position})
 
 
 def show_proof(params: OneLeaf, file: ProofFile) -> dict[str, Any]:
@@ -114,21 +115,29 @@ def find_record(conn: Connection, params: OneLeaf) -> tuple[int, int]:
     topic = read_group_topic(conn, group.name)
     if params.position is not None:
         return topic.id, find_at(conn, topic.id, group.name, params.id, params.position).position
-    others = [one.position for one in find_refuted_records(conn, topic.id, params.id)]
-    named = f"; other records with this id, which were refuted or released: {list_positions(others)}" if others else ""
-    which = "prove one of these with --position" if others else ""
     for place in read_id_places(conn, params.id, [topic.id]):
         first = read_first_position(conn, topic.id, params.id) if params.record == "first" else None
-        if first is None and place.gone_at is not None:
-            raise NotProven(
-                f"retention evicted event {params.id[:200]} of group {group.name} at {show_time(place.gone_at)}{named}",
-                "evicted",
-                hint=which or "prove it at a peer that relays it, or from the lake",
-            )
-        return topic.id, place.position if first is None else first
+        if first is not None or place.gone_at is None:
+            return topic.id, place.position if first is None else first
+        others, named = _name_others(conn, topic.id, params.id)
+        raise NotProven(
+            f"retention evicted event {params.id[:200]} of group {group.name} at {show_time(place.gone_at)}{named}",
+            "evicted",
+            hint=others or "prove it at a peer that relays it, or from the lake",
+        )
+    others, named = _name_others(conn, topic.id, params.id)
     raise NotFound(
         f"no event has the id {params.id[:200]} in group {group.name}{named}"
         if others
         else f"group {group.name} has no event {params.id[:200]}",
-        hint=which or "routerctl federation event find ID looks for it in all groups",
+        hint=others or "routerctl federation event find ID looks for it in all groups",
     )
+
+
+def _name_others(conn: Connection, topic_id: int, event_id: str) -> tuple[str, str]:
+    """Return a hint at the refuted and released records with an id, and words that list them; empty if none has it."""
+    others = find_others(conn, topic_id, event_id)
+    if not others:
+        return "", ""
+    listed = f"; other records with this id, which were refuted or released: {list_positions(others)}"
+    return "prove one of these with --position", listed

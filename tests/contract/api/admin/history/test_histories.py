@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from eventd.api.admin.history import event_proofs
 from eventd.api.admin.history.checkpoints import ReadLogFile, read_log_file
 from eventd.api.framework.operations import Download
 from eventd.errors import Invalid, NotFound
@@ -107,6 +108,14 @@ async def test_the_leaf_of_an_event_is_known_before_its_checkpoint(books: GroupL
     assert await reason(books, "history.prove", id="new") == "unsealed"
     await signed(books.log, topic, NODE)
     assert (await books.call("history.leaf", group="g", id="new"))["sealed"]
+
+
+async def test_the_leaf_of_an_event_that_has_its_id_is_found_without_the_refuted_records(
+    books: GroupLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sealed(books, 1)
+    monkeypatch.delattr(event_proofs, "find_refuted")
+    assert (await books.call("history.leaf", group="g", id="e0"))["leaf"] == 1
 
 
 async def test_what_cannot_be_proven_says_why(books: GroupLedger) -> None:
