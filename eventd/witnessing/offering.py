@@ -69,6 +69,8 @@ OLDER_SECONDS: Final = 300.0
 
 One that speaks v1 alone, as its link has found, is asked again when the link has found another protocol.
 """
+V1_SECONDS: Final = 3600.0
+"""After this time, it is asked all the same: a link that has nothing to send finds nothing out."""
 PENDING_SECONDS: Final = 10.0
 """The shortest time between two questions to a peer for proofs of its own tree."""
 BUSY_SECONDS: Final = 10.0
@@ -87,6 +89,8 @@ class Offering:
         self._key: NoteKey | None = None  # of the peer as a witness, once both have told what they hold
         self._failures = 0
         self._is_older = False  # it knew no histories when it was asked last
+        self._asked_at = 0.0
+        self._offers_at = 0.0  # when a checkpoint that was refused may be offered again
         self._told_upto = 0  # the time of the newest note of another tree that the peer has
         self._proofs_at = 0.0
         self._files_at = 0.0  # when files may be offered again
@@ -116,19 +120,18 @@ class Offering:
 
     async def _step(self) -> float | None:
         """Ask the peer what is due; return the seconds until the next question, None: when the tree has grown."""
-        if self._is_older and await self._speaks_v1():
+        now = self._witness.log.clock.monotonic()
+        if self._is_older and now - self._asked_at < V1_SECONDS and await self._speaks_v1():
             return OLDER_SECONDS
-        self._is_older = False
+        self._is_older, self._asked_at = False, now
         try:
             if self._key is None:
                 self._key = await self._introduce()
-            more, refused = await self._offer_unless_refused(self._key)
+            more = await self._offer_unless_refused(self._key)
             more = await self._offer_files(self._key) or more
             await self._ask_for_proofs()
             more = await self._ask_about_trees() or more
             more = await self._pulling.pull() or more
-            if refused is not None:
-                raise refused
         except HistoryUntold as untold:
             return self._pause(untold)
         except KeyChanged as error:
@@ -138,8 +141,10 @@ class Offering:
             return LONGEST_SECONDS
         except HistoryError as error:
             return self._pause(HistoryUntold(INVALID, detail=error.message))
-        self._failures = 0
-        return OFFER_SECONDS if more else None
+        until_offer = self._offers_at - now
+        if until_offer <= 0:
+            self._failures = 0
+        return OFFER_SECONDS if more else max(OFFER_SECONDS, until_offer) if until_offer > 0 else None
 
     def _pause(self, untold: HistoryUntold) -> float:
         config, peer = self._witness.config(), self._peer.node_name
@@ -189,14 +194,22 @@ class Offering:
 
     # --- cosignatures -----------------------------------------------------------------------------------------
 
-    async def _offer_unless_refused(self, key: NoteKey) -> tuple[bool, HistoryUntold | None]:
-        """Offer the last checkpoint; a refusal of it is returned: it holds up nothing else, as to pull tiles."""
+    async def _offer_unless_refused(self, key: NoteKey) -> bool:
+        """Offer the last checkpoint; return whether there may be more to offer.
+
+        A refusal is not raised, so that tiles and proofs are still asked for, as fast as the peer answers: only the
+        next offer waits.
+        """
+        clock = self._witness.log.clock
+        if clock.monotonic() < self._offers_at:
+            return False
         try:
-            return await self._offer(key), None
+            return await self._offer(key)
         except HistoryUntold as untold:
             if untold.reason != REFUSED:
                 raise
-            return False, untold
+            self._offers_at = clock.monotonic() + self._pause(untold)
+            return False
 
     async def _offer(self, key: NoteKey) -> bool:
         """Offer the last checkpoint, if the peer has not cosigned it; return whether there may be more to offer."""

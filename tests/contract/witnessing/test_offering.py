@@ -27,7 +27,7 @@ from eventd.testing import NOW, ManualClock
 from eventd.witnessing.answering import HistoryAnswers
 from eventd.witnessing.asking import BUSY, OLDER, REFUSED, UNREACHABLE, HistoryUntold
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness
-from eventd.witnessing.offering import BUSY_SECONDS, OLDER_SECONDS, Offering, Offers
+from eventd.witnessing.offering import BUSY_SECONDS, OFFER_SECONDS, OLDER_SECONDS, V1_SECONDS, Offering, Offers
 from eventd.witnessing.signing_gate import SigningGate
 from federation.errors import LeavesNotHeld
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
@@ -310,8 +310,8 @@ async def test_a_peer_whose_program_is_older_is_left_alone_and_holds_nothing_up(
     assert offered.metrics.results == {"older": 1}
 
 
-async def test_a_peer_whose_link_speaks_v1_is_asked_again_when_it_speaks_another_protocol(
-    offered: Offered, peer: ScriptedPeer, monkeypatch: pytest.MonkeyPatch
+async def test_a_peer_whose_link_speaks_v1_is_asked_again_when_it_speaks_another_protocol_or_an_hour_later(
+    offered: Offered, peer: ScriptedPeer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Peer, "protocol", "auto")
     name, write = link_name("g", "b"), offered.log.database.write
@@ -321,6 +321,11 @@ async def test_a_peer_whose_link_speaks_v1_is_asked_again_when_it_speaks_another
         await write(execute, "UPDATE cursors SET protocol = ?", (protocol,))
         assert await offered.step() == OLDER_SECONDS
         assert len(peer.asked) == asked
+    await write(execute, "UPDATE cursors SET protocol = 'v1'")
+    clock.advance(V1_SECONDS)
+    for _ in range(2):
+        await offered.step()
+    assert len(peer.asked) == 4, "once an hour: nothing is sent over the link that could find another protocol"
 
 
 async def test_a_peer_that_is_down_holds_up_signing_until_it_answers(offered: Offered, peer: ScriptedPeer) -> None:
@@ -410,6 +415,22 @@ async def test_a_peer_that_does_not_cosign_is_asked_all_else(offered: Offered, p
     assert await offered.step() == 2.0, "it is offered again a little later"
     assert isinstance(peer.asked[-1], ConsistencyQuestion)
     assert await offered.log.database.read(read_pending, offered.topic, "b") == []
+
+
+async def test_tiles_are_pulled_one_answer_after_the_other_from_a_peer_that_never_cosigns(
+    offered: Offered, peer: ScriptedPeer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer.witness = lambda _asked: HistoryUntold(REFUSED, ErrorAnswer(code="key_changed", message="another key"))
+
+    async def pull() -> bool:
+        return True
+
+    monkeypatch.setattr(offered.offering._pulling, "pull", pull)
+    for _ in range(8):
+        assert await offered.step() == OFFER_SECONDS, "more tiles are due"
+        clock.advance(OFFER_SECONDS)
+    offers = [one for one in peer.asked if isinstance(one, WitnessQuestion)]
+    assert len(offers) == 3, "after 0, 2 and 6 seconds"
 
 
 async def test_a_note_with_two_roots_needs_no_proof(offered: Offered) -> None:
