@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.models import link, writer
+from tests.models import instances, link, queue, writer
 from tests.models.explorer import Exploration, Model, explore
+from tests.models.instances import InstancesModel
 from tests.models.link import LinkModel
+from tests.models.queue import QueueModel
 from tests.models.wakeups import WakeupModel
 from tests.models.writer import WriterModel
 
@@ -96,4 +98,18 @@ WAKEUPS = [
     SeededBug(WakeupModel(bug="own appends after those of others wake only their topics"), REST, live=True),
     SeededBug(WakeupModel(signs_get_lost=True, bug="a wait for signs never ends"), REST, live=True),
 ]
-ALL = [*LINK, *WRITER, *WAKEUPS]
+QUEUE = [
+    SeededBug(QueueModel(bug="a claim does not look for a live lease"), queue.HELD),
+    SeededBug(QueueModel(bug="a lease ends for the queue before it ends for its client"), queue.HELD),
+    SeededBug(QueueModel(bug="leases are not flushed"), queue.HELD),
+    SeededBug(QueueModel(bug="a late holder ends the lease"), queue.BY_HOLDER),
+    SeededBug(QueueModel(bug="deliveries are not counted"), queue.LETTER),
+    SeededBug(QueueModel(bug="a dead letter and the end of its job are two transactions"), queue.LETTER),
+]
+INSTANCES = [
+    SeededBug(InstancesModel(bug="the fence is not checked"), instances.ONE),
+    SeededBug(InstancesModel(bug="sessions of an instance without a claim are not ended"), instances.CLAIMED),
+    SeededBug(InstancesModel(bug="a session is opened after its claim was checked"), instances.CLAIMED),
+    SeededBug(InstancesModel(bug="a new session does not check the claim"), instances.CLAIMED),
+]
+ALL = [*LINK, *WRITER, *WAKEUPS, *QUEUE, *INSTANCES]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.models.explorer import Exploration, Model, explore, walk
+from tests.models.instances import InstancesModel
 from tests.models.link import LinkModel
+from tests.models.queue import QueueModel
 from tests.models.wakeups import WakeupModel
 from tests.models.writer import WriterModel
 
@@ -65,10 +67,18 @@ SMALL = [
     Space("the writer: 3 units, a kill, a power loss", WriterModel(), live=True),
     Space("wake-ups: 3 records, a poll of the file", WakeupModel(), live=True),
     Space("wake-ups: 3 records, signals that are lost", WakeupModel(signs_get_lost=True), live=True),
+    Space("a queue: 2 clients, 4 claims, a power loss", QueueModel(), live=True),
+    Space("two instances: 2 stops, 2 take-overs, a moved cursor", InstancesModel(), live=True),
 ]
 WHOLE = [
     Space("the writer: 5 units, 2 kills, 2 power losses", WriterModel(units=5, kills=2, losses=2)),
     Space("wake-ups: 6 records, signals that are lost", WakeupModel(appends=6, signs_get_lost=True), live=True),
+    Space("a queue: 2 clients, 8 claims, 3 power losses", QueueModel(times=12, claims=8, losses=3), live=True),
+    Space(
+        "two instances: 4 stops, 4 take-overs, 2 moved cursors",
+        InstancesModel(records=3, stops=4, takeovers=4, moves=2),
+        live=True,
+    ),
     Space("a link: 2 events, 2 crashes, every fault once", LinkModel(crashes=2, restores_sender=1)),
     Space(
         "a link: 3 events, 2 crashes, the receiver restored, a late batch",
