@@ -6,15 +6,14 @@ from typing import Final, NamedTuple
 
 from eventd.log.core.scan import scan
 from eventd.log.history.trees import find_tree_of
-from eventd.log.witnesses.keys import LOG, Pins, known_key, read_known_keys
+from eventd.log.witnesses.keys import LOG, Pins, known_key, read_known_keys, show_key
 from eventd.log.witnesses.witnessed import find_witnessed
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
-from federation.errors import Malformed, MalformedHistory
+from federation.errors import Malformed
 from federation.event import read_outlines
 from federation.history.checkpoints import LogOrigin
 from federation.history.leaf_hints import find_place, read_places
-from federation.history.notes import LOG_KEY, NoteKey
 from federation.loops import decode_path
 
 MOST_ROWS: Final = 128
@@ -41,8 +40,8 @@ class WaitingTree(NamedTuple):
     """A tree for which events wait, and the oldest of these events.
 
     `age` is for how long it has waited. `sender` brought it, as leaf `leaf`. `held` is the size of the last checkpoint
-    that was witnessed, `tiles` the size up to which hashes are stored; 0: none. `key` is the id of the known key, empty
-    if none is known; `source` is how it is known, `refused` the id of the last other one that the node has shown.
+    that was witnessed, `tiles` the size up to which hashes are stored; 0: none. `key` is the known key, empty
+    if none is known; `source` is how it is known, `refused` the last other one that the node has shown.
     """
 
     node: str
@@ -82,7 +81,7 @@ def read_waiting(conn: Connection, topic_id: int, group: str, pins: Pins, now: i
             event_id = read_outlines([body])[0].id
             held, kept = find_witnessed(conn, topic_id, origin), find_tree_of(conn, topic_id, origin)
             sizes = held.size if held else 0, kept.size if kept else 0
-            keys = _keys_of(conn, topic_id, origin, path[0], pins)
+            keys = _keys_of(conn, topic_id, path[0], pins)
             found[origin] = WaitingTree(
                 path[0], origin, event_id, path[-1], leaf, max(0, now - recorded_at), *sizes, *keys
             )
@@ -102,21 +101,14 @@ def _next_event(conn: Connection, topic_id: int, after: int, upto: int) -> tuple
     return None
 
 
-def _keys_of(conn: Connection, topic_id: int, origin: str, node: str, pins: Pins) -> tuple[str, str, str]:
-    """Return the id of the known key of a tree, how it is known, and the id of the one that was refused."""
+def _keys_of(conn: Connection, topic_id: int, node: str, pins: Pins) -> tuple[str, str, str]:
+    """Return the known key of a tree, how it is known, and the one that was refused, as `routerctl log keys` shows
+    keys: an id of four bytes proves nothing."""
     known = known_key(conn, topic_id, node, LOG, pins)
     refused = [one.refused for one in read_known_keys(conn, topic_id, pins) if (one.node, one.kind) == (node, LOG)]
     shown = refused[0] if refused else None
     return (
-        "" if known is None else key_id(origin, known.public),
+        "" if known is None else show_key(LOG, known.public),
         "" if known is None else known.source.value,
-        "" if shown is None else key_id(origin, shown),
+        "" if shown is None else show_key(LOG, shown),
     )
-
-
-def key_id(origin: str, public: bytes) -> str:
-    """Return the short id under which `routerctl log keys` shows a key of a tree."""
-    try:
-        return NoteKey(origin, LOG_KEY, public).id.hex()
-    except MalformedHistory:
-        return public.hex()

@@ -9,14 +9,13 @@ from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.history.hints import keep_hints
 from eventd.log.witnesses.checking import DAY
 from eventd.log.witnesses.event_states import EventHistory, pick_in_state, read_event_states, span_of
-from eventd.log.witnesses.keys import LOG, learn_key, note_refused_key
+from eventd.log.witnesses.keys import LOG, learn_key, note_refused_key, show_key
 from eventd.log.witnesses.waiting import MOST_WAITING, WAITING_ROWS, WaitingTree, count_waiting, read_waiting
 from eventd.log.witnesses.witnessed import forget_trees
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW
 from federation.history.leaf_hints import LeafPlace
-from federation.history.notes import LOG_KEY, NoteKey
 from federation.history.witnessing import KeySource, KnownKey
 from tests.contract.log.witnesses.test_checking import LATER, TREE, Checked
 from tests.support.growing_tree import FIRST, SECOND, GrowingTree
@@ -108,7 +107,7 @@ async def test_events_in_one_state_are_found_between_two_positions(checked: Chec
 async def test_what_waits_names_its_tree_and_the_known_and_the_refused_key(checked: Checked) -> None:
     await checked.get("e1", "e2", leaf=4)
     await checked.check()
-    known = NoteKey(ORIGIN, LOG_KEY, KEY).id.hex()
+    known = show_key(LOG, KEY)
     assert await waiting(checked, NOW + 7) == [WaitingTree("a", ORIGIN, "e1", "hub", 4, 7, 0, 0, known, "pinned", "")]
     other = SECOND.public_key().public_bytes_raw()
 
@@ -118,7 +117,7 @@ async def test_what_waits_names_its_tree_and_the_known_and_the_refused_key(check
 
     await checked.log.database.write(refuse)
     [one] = await waiting(checked, NOW)
-    assert one.refused == NoteKey(ORIGIN, LOG_KEY, other).id.hex()
+    assert one.refused == show_key(LOG, other)
     await checked.witness(GrowingTree().grow("x"))
     [one] = await waiting(checked, NOW)
     assert (one.held, one.tiles) == (2, 0)

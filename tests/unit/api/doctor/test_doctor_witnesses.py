@@ -106,7 +106,7 @@ def replace_source(key: StoredKey) -> StoredKey:
     return key._replace(source="shared")
 
 
-WAITING = WaitingTree("c", "eventd/edge/c/t", "e1", "hub", 7, COVERED_WITHIN + 1, 0, 0, "6a86e1ec", "pinned", "")
+WAITING = WaitingTree("c", "eventd/edge/c/t", "e1", "hub", 7, COVERED_WITHIN + 1, 0, 0, "AfKey", "pinned", "")
 
 
 def reason(waiting: WaitingTree) -> str:
@@ -120,9 +120,9 @@ def reason(waiting: WaitingTree) -> str:
 def test_an_event_that_waits_says_which_key_or_which_checkpoint_is_missing() -> None:
     assert said(replace(FINE, overdue=0, waiting=[WAITING._replace(age=COVERED_WITHIN)])) == []
     assert list(check_witnesses(replace(FINE, overdue=0, waiting=[WAITING]), running=False)) == []
-    assert "that the pinned key of c, 6a86e1ec, signed" in reason(WAITING)
-    refused = reason(WAITING._replace(refused="0c2f9e41"))
-    assert refused == "c shows the key 0c2f9e41, which is refused: the known one is 6a86e1ec (pinned)"
+    assert "that the pinned key of c, AfKey, signed" in reason(WAITING)
+    refused = reason(WAITING._replace(refused="AfOther"))
+    assert refused == "c shows the key AfOther, which is refused: the known one is AfKey (pinned)"
     assert reason(WAITING._replace(key="", source="")).endswith("no key of c is pinned")
     assert "the last checkpoint that was shown has size 7" in reason(WAITING._replace(held=7))
     assert "hashes are here up to size 3" in reason(WAITING._replace(held=8, tiles=3))
