@@ -10,7 +10,7 @@ from eventd.log.core.topic_row import find_topic
 from eventd.log.history.trees import find_open_tree
 from eventd.log.witnesses.checking import read_overdue
 from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
-from eventd.log.witnesses.findings import FindingKind, HistoryFinding, read_open
+from eventd.log.witnesses.findings import FindingKind, HistoryFinding, holder_of, read_open
 from eventd.log.witnesses.keys import LOG, StoredKey, read_known_keys, show_key
 from eventd.log.witnesses.waiting import WaitingTree, read_waiting
 from eventd.log.witnesses.witnessed import read_witnessed
@@ -87,9 +87,9 @@ def check_witnesses(state: WitnessState, *, running: bool = True) -> Iterator[Ch
                 f"{state.group}/{key.node} history key",
                 CheckStatus.FAIL,
                 "history-key-changed",
-                f"{key.node} shows another {key.kind} key, {show_key(key.kind, key.refused)}, than the known one,"
-                f" {show_key(key.kind, key.key)}"
-                f" ({key.source}), which has not signed the change",
+                f"{key.node} shows the {key.kind} key {show_key(key.kind, key.refused)}; the known key is"
+                f" {show_key(key.kind, key.key)} ({key.source}), and {key.node} did not sign a change to the other key"
+                " with it",
                 _confirm_key(state.group, key.node, key.source),
                 group=state.group,
                 peer=key.node,
@@ -168,7 +168,7 @@ def _check_waiting(group: str, waiting: WaitingTree) -> Check:
     return Check(
         f"{group}/{node} history",
         CheckStatus.WARN,
-        "history-check-behind",
+        "history-check-waiting",
         f"the event {waiting.event_id} of {node}{by} has waited for {format_duration(waiting.age // SECOND * SECOND)}"
         f" for its check, and others may wait behind it: {reason}",
         f"{remedy}; to list what waits: routerctl federation event list --group {group} --history waiting"
@@ -190,24 +190,30 @@ def _why_waiting(group: str, waiting: WaitingTree) -> tuple[str, str]:
         )
     if not waiting.held and waiting.source == KeySource.PINNED:
         return (
-            f"no node has shown a checkpoint of {origin} that the pinned key of {node}, {waiting.key}, signed",
+            f"no checkpoint of {origin} signed with the pinned key {waiting.key} of {node} has arrived",
             f"{compare}, and pin the right one in spec.history.keys of the EventGroup; if it is that one, see the link"
             f" to {sender}, and what doctor says there",
         )
+    if not waiting.held and sender == node:  # its key is taken as it comes over the link
+        return (
+            f"no checkpoint of {origin} has arrived",
+            f"see the link from {node} to this node, and whether {node} signs its history, with doctor there",
+        )
     if not waiting.held:
         return (
-            f"no node has shown a checkpoint of {origin}, and no key of {node} is pinned",
+            f"no checkpoint of {origin} has arrived, and no key of {node} is pinned",
             f"pin the key that `routerctl log keys` prints at {node} in spec.history.keys of the EventGroup",
         )
     if waiting.held <= waiting.leaf:
         return (
-            f"it is said to be leaf {waiting.leaf} of {origin}, and the last checkpoint that was shown has size"
-            f" {waiting.held}",
+            f"{sender} says that it is leaf {waiting.leaf} of {origin}, and the last checkpoint that has arrived has"
+            f" size {waiting.held}",
             f"see whether {node} signs its history, with doctor there, and the link to {sender}",
         )
     if waiting.tiles <= waiting.leaf:
         return (
-            f"it is said to be leaf {waiting.leaf} of {origin}, of which hashes are here up to size {waiting.tiles}",
+            f"{sender} says that it is leaf {waiting.leaf} of {origin}, and this node has hashes up to size"
+            f" {waiting.tiles}",
             f"see the link to {sender}, and the log of this node",
         )
     return f"hashes of a later tree of {node} are missing", f"see the link to {sender}, and the log of this node"
@@ -232,7 +238,7 @@ def _next_step(group: str, finding: HistoryFinding) -> str:
     if finding.kind == FindingKind.OLDER_COPY:
         return (
             "find out why the database is an older copy, and get the events that it lacks back from the peer:"
-            f" `routerctl verify --peer PEER --pull --group {group}`"
+            f" `routerctl verify --peer {holder_of(finding)} --pull --group {group}`"
         )
     if finding.kind == FindingKind.ROLLED_BACK:
         return (

@@ -14,7 +14,7 @@ from eventd.log.history.closed_trees import DELETED_GROUPS, find_closed
 from eventd.log.history.open_tree import TreeOwner
 from eventd.log.history.trees import Tree, find_open_tree, read_checkpoint_of, read_tree, tile_reader
 from eventd.log.witnesses.cosignatures import note_held_size
-from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding
+from eventd.log.witnesses.findings import HOLDS, FindingKind, NewFinding, keep_finding
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from federation.errors import HistoryError, MalformedHistory
@@ -88,7 +88,7 @@ def take_own_note(conn: Connection, shown: Shown, now: int) -> NoteComparison:
         other_size=stated.size,
         note=mine.note if mine else "",
         other_note=note.encode().decode(),
-        detail=f"{shown.peer} holds {stated.size} leaves of {stated.origin}, signed with this node's key: {reason}",
+        detail=f"{shown.peer}{HOLDS}{stated.size} leaves of {stated.origin}, signed with this node's key: {reason}",
     )
     keep_finding(conn, shown.topic_id, found, now)
     # A tree that was left already, as after `--new-epoch`, needs no further epoch.

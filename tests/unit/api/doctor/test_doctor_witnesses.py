@@ -68,7 +68,7 @@ def test_a_key_that_differs_from_the_declared_one_needs_another_declaration() ->
 
 def test_findings_stay_until_they_are_confirmed() -> None:
     def finding(kind: str) -> HistoryFinding:
-        return HistoryFinding(7, "o", "b", kind, 3, 3, "", "", "two roots", 1, None)
+        return HistoryFinding(7, "o", "b", kind, 3, 3, "", "", "hub holds 5 leaves of o", 1, None)
 
     facts = replace(FINE, findings=[finding("fork"), finding("rolled_back"), finding("older_copy")])
     assert [code for code, _, _ in said(facts)] == ["history-fork", "history-rolled-back", "history-older-copy"]
@@ -76,7 +76,7 @@ def test_findings_stay_until_they_are_confirmed() -> None:
     assert fork.startswith("ask the operator of b;")
     assert rolled_back.startswith("ask the operator of b, who can get abandoned events back")
     assert own.startswith("find out why the database is an older copy")
-    assert "routerctl verify --peer PEER --pull --group edge" in own
+    assert "routerctl verify --peer hub --pull --group edge" in own
 
 
 def test_a_refuted_event_fails_and_names_the_node_that_brought_it() -> None:
@@ -111,7 +111,7 @@ WAITING = WaitingTree("c", "eventd/edge/c/t", "e1", "hub", 7, COVERED_WITHIN + 1
 
 def reason(waiting: WaitingTree) -> str:
     [check] = check_witnesses(replace(FINE, overdue=0, waiting=[waiting]))
-    assert (check.code, check.name, check.peer) == ("history-check-behind", "edge/c history", "c")
+    assert (check.code, check.name, check.peer) == ("history-check-waiting", "edge/c history", "c")
     assert check.detail.startswith("the event e1 of c, which hub brought, has waited for 2m0s for its check")
     assert "--history waiting" in check.remedy
     return check.detail.partition("behind it: ")[2]
@@ -120,10 +120,22 @@ def reason(waiting: WaitingTree) -> str:
 def test_an_event_that_waits_says_which_key_or_which_checkpoint_is_missing() -> None:
     assert said(replace(FINE, overdue=0, waiting=[WAITING._replace(age=COVERED_WITHIN)])) == []
     assert list(check_witnesses(replace(FINE, overdue=0, waiting=[WAITING]), running=False)) == []
-    assert "that the pinned key of c, AfKey, signed" in reason(WAITING)
+    assert "signed with the pinned key AfKey of c has arrived" in reason(WAITING)
     refused = reason(WAITING._replace(refused="AfOther"))
     assert refused == "c shows the key AfOther, which is refused: the known one is AfKey (pinned)"
     assert reason(WAITING._replace(key="", source="")).endswith("no key of c is pinned")
-    assert "the last checkpoint that was shown has size 7" in reason(WAITING._replace(held=7))
-    assert "hashes are here up to size 3" in reason(WAITING._replace(held=8, tiles=3))
+    assert "the last checkpoint that has arrived has size 7" in reason(WAITING._replace(held=7))
+    assert "hub says that it is leaf 7 of eventd/edge/c/t, and this node has hashes up to size 3" in reason(
+        WAITING._replace(held=8, tiles=3)
+    )
     assert "a later tree of c" in reason(WAITING._replace(held=8, tiles=8))
+
+
+def test_an_event_that_came_straight_from_its_node_needs_its_link_and_no_pin() -> None:
+    direct = WAITING._replace(key="", source="", sender="c")
+    [check] = check_witnesses(replace(FINE, overdue=0, waiting=[direct]))
+    assert check.detail.endswith("no checkpoint of eventd/edge/c/t has arrived")
+    assert check.remedy.startswith(
+        "see the link from c to this node, and whether c signs its history, with doctor there"
+    )
+    assert "pin" not in check.remedy
