@@ -19,7 +19,7 @@ from eventd.audit.segments.cell_files import write_cells
 from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
 from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.event_digests import DigestResult
-from eventd.audit.segments.leaf_comparison import OtherRow, compare_leaves, decode_rows
+from eventd.audit.segments.leaf_comparison import LeafComparison, compare_leaves, decode_comparison
 from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress
 from eventd.audit.segments.own_digests import DatedDigest, find_digests, plan_searches, split_digests
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, NumberRanges, owner_of
@@ -33,7 +33,7 @@ from eventd.audit.segments.tree_leaves import TreeLeaves
 from eventd.audit.spark.locations import Location
 from eventd.audit.spark.session import cores_of
 from eventd.audit.verdicts import reconcile, row_comparison
-from eventd.audit.verdicts.leaf_verdicts import names_of_equal, plan_leaf_tasks, task_basis, task_name
+from eventd.audit.verdicts.leaf_verdicts import find_equal, plan_leaf_tasks, task_basis, task_name
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.audit.verdicts.node_trees import Trees
 from eventd.audit.verdicts.pair_figures import RowComparison
@@ -235,7 +235,7 @@ class LakeReader:
             if found is not None and name in segments and name not in self.unreadable
         ]
 
-    def compare_leaves(self, trees: Sequence[TreeReport]) -> list[OtherRow]:
+    def compare_leaves(self, trees: Sequence[TreeReport]) -> LeafComparison:
         """Return the rows of events of other nodes that differ from the leaves of these trees that they claim to be.
 
         Leaves that an earlier run has compared are not read again while their segments are the same.
@@ -243,9 +243,10 @@ class LakeReader:
         tasks = {task_name(one): one for one in plan_leaf_tasks(self.leaves_by_segment, trees)}
         bases = {name: task_basis(task) for name, task in tasks.items()}
         new = [task for name, task in tasks.items() if self.state.compared.get(name) != bases[name]]
-        found = [row for data in run_tasks(self.spark, self.lake, new, compare_leaves) for row in decode_rows(data)]
-        found.sort(key=lambda row: (row.node, row.tree, row.leaf, row.peer, row.id))
-        self.state.compared = {name: bases[name] for name in names_of_equal(tasks, found)}
+        made = [*map(decode_comparison, run_tasks(self.spark, self.lake, new, compare_leaves))]
+        found = LeafComparison([row for one in made for row in one.rows], [cut for one in made for cut in one.cut])
+        found.rows.sort(key=lambda row: (row.node, row.tree, row.leaf, row.peer, row.id))
+        self.state.compared = {name: bases[name] for name in find_equal(tasks, found.rows)}
         return found
 
     def find_own(self, wanted: Sequence[DatedDigest]) -> set[bytes]:

@@ -62,7 +62,7 @@ from eventd.audit.verdicts.batch_verdicts import batch_discrepancies
 from eventd.audit.verdicts.erased_leaves import find_held, with_held
 from eventd.audit.verdicts.erasures import find_erasures
 from eventd.audit.verdicts.hidden_events import count_damaged
-from eventd.audit.verdicts.leaf_verdicts import judge_leaves
+from eventd.audit.verdicts.leaf_verdicts import judge_leaves, limit_comparison
 from eventd.audit.verdicts.ledger_rows import DeclaredLosses
 from eventd.audit.verdicts.node_trees import Trees
 from eventd.audit.verdicts.pair_figures import read_figures, read_senders, read_waiting
@@ -315,7 +315,8 @@ def _judge_trees(reader: LakeReader, found: StageResults, trees: Trees) -> None:
     findings = [*with_held([*found.findings, *found.trees.findings], held)]
     findings += find_squatted(reader.taken_ids, reader.rows, found.trees.reports)
     others = reader.compare_leaves(found.trees.reports)
-    findings += group_findings(judge_leaves(others, reader.find_own, findings, coverage, reader.unread))
+    found.trees.doubts += limit_comparison(others.cut)
+    findings += group_findings(judge_leaves(others.rows, reader.find_own, findings, coverage, reader.unread))
     found.findings = in_order(findings)
     if reader.state.compared != compared:
         keep(reader.out.open(reader.spark), reader.state)

@@ -27,7 +27,7 @@ LEAVES: Final = 262_144
 MOST_LEAVES: Final = 8 * LEAVES
 """Maximum number of leaves of a task, which has several ranges if they are in the same segments: each is read once."""
 MOST_OTHERS: Final = 1_000
-"""Maximum number of rows that a task returns, each of which has to be looked for in the whole lake."""
+"""Maximum number of rows that a task returns of each range: the segments of each one's minute are searched for it."""
 _COLUMNS: Final = ("own", "group", "tree", "leaf", "digest")
 _NAMED: Final = ("id", "source", "event_at", "recorded_at")
 
@@ -80,10 +80,26 @@ class OtherRow(msgspec.Struct, frozen=True, array_like=True):
     recorded_at: Time
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(list[OtherRow])
+class CutRange(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """A range of the leaves of a tree, by its first one, of which more rows differ than are returned."""
+
+    group: str
+    node: str
+    tree: str
+    first: Number
 
 
-def decode_rows(data: bytes) -> list[OtherRow]:
+class LeafComparison(msgspec.Struct, array_like=True):
+    """The rows that differ, at most `MOST_OTHERS` of each range of `LEAVES`, and the ranges that have more of them."""
+
+    rows: list[OtherRow]
+    cut: list[CutRange]
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(LeafComparison)
+
+
+def decode_comparison(data: bytes) -> LeafComparison:
     """Return what a task has found."""
     return _DECODER.decode(data)
 
@@ -91,8 +107,8 @@ def decode_rows(data: bytes) -> list[OtherRow]:
 def compare_leaves(task: LeafTask, lake: FileReader) -> bytes:
     """Return, encoded, the rows of other nodes with a leaf in the task's range and another digest than the origin's.
 
-    Leaves of which the origin has no row, or only an unchecked one, are left out: nothing is known of them. Raises
-    DamagedSegment and LakeUnavailable.
+    They are a `LeafComparison`. Leaves of which the origin has no row, or only an unchecked one, are left out: nothing
+    is known of them. Raises DamagedSegment and LakeUnavailable.
     """
     known = np.zeros((task.end - task.first, HASH_SIZE), np.uint8)
     present = np.zeros(task.end - task.first, bool)
@@ -102,17 +118,28 @@ def compare_leaves(task: LeafTask, lake: FileReader) -> bytes:
         present[leaf - task.first] = True
     for tile in task.skipped:
         present[max(tile * TILE_WIDTH - task.first, 0) : (tile + 1) * TILE_WIDTH - task.first] = False
-    found: list[OtherRow] = []
+    found, number = list[OtherRow](), np.zeros(-(-task.end // LEAVES), np.int64)
     for one in task.others:
-        if len(found) >= MOST_OTHERS:
-            break
         rows, leaf, digests = _read(task, one, lake, own=False)
         at = leaf - task.first
-        differs = present[at] & (known[at] != digests).any(axis=1)
-        if differs.any():
-            few = np.flatnonzero(differs)[: MOST_OTHERS - len(found)]
-            found += _named(task, one, lake, rows[few], leaf[few], digests[few])
-    return msgspec.msgpack.encode(found)
+        differing = np.flatnonzero(present[at] & (known[at] != digests).any(axis=1))
+        few = _within_quota(leaf[differing] // LEAVES, number)
+        if few.any():
+            places = differing[few]
+            found += _named(task, one, lake, rows[places], leaf[places], digests[places])
+    cut = np.flatnonzero(number > MOST_OTHERS) * LEAVES
+    cuts = [CutRange(task.group, task.node, task.tree, max(first, task.first)) for first in cut.tolist()]
+    return msgspec.msgpack.encode(LeafComparison(found, cuts))
+
+
+def _within_quota(ranges: Numbers, number: Numbers) -> Mask:
+    """Return which rows are among the first `MOST_OTHERS` of their ranges, and count them all in `number`."""
+    few: Mask = np.zeros(len(ranges), bool)
+    for at in np.unique(ranges).tolist():
+        places = np.flatnonzero(ranges == at)
+        few[places[: max(0, MOST_OTHERS - int(number[at]))]] = True
+        number[at] += len(places)
+    return few
 
 
 Digests = npt.NDArray[np.uint8]

@@ -12,8 +12,16 @@ import numpy as np
 
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.report.findings import NOT_IN_TREE, Discrepancy, Evidence, Finding, Kind
-from eventd.audit.report.report import TreeReport
-from eventd.audit.segments.leaf_comparison import LEAVES, MOST_LEAVES, ComparedSegment, LeafTask, OtherRow
+from eventd.audit.report.report import Limitation, TreeReport
+from eventd.audit.segments.leaf_comparison import (
+    LEAVES,
+    MOST_LEAVES,
+    MOST_OTHERS,
+    ComparedSegment,
+    CutRange,
+    LeafTask,
+    OtherRow,
+)
 from eventd.audit.segments.own_digests import DatedDigest
 from eventd.audit.segments.tree_leaves import LeafRun, TreeLeaves
 from eventd.lake.schema import Ledger
@@ -53,10 +61,10 @@ def plan_leaf_tasks(segments: Sequence[tuple[Segment, TreeLeaves]], trees: Itera
                 if owner != node:
                     others[owner, claim.group, claim.tree].append((claim.first, claim.last + 1, segment))
     for key, parts in sorted(others.items(), key=lambda one: one[0]):
-        yield from _joined(_tasks(proven[key], runs[key], parts))
+        yield from _join_tasks(_tasks(proven[key], runs[key], parts))
 
 
-def _joined(tasks: Iterable[LeafTask]) -> Iterator[LeafTask]:
+def _join_tasks(tasks: Iterable[LeafTask]) -> Iterator[LeafTask]:
     """Yield the tasks of a tree; those that follow each other and read the same segments are one."""
     held: LeafTask | None = None
     for task in tasks:
@@ -126,13 +134,24 @@ def task_basis(task: LeafTask) -> str:
     return hashlib.sha256(msgspec.msgpack.encode((task[:5], task.skipped, files))).hexdigest()[:32]
 
 
-def names_of_equal(tasks: Mapping[str, LeafTask], found: Iterable[OtherRow]) -> Iterator[str]:
+def find_equal(tasks: Mapping[str, LeafTask], found: Iterable[OtherRow]) -> Iterator[str]:
     """Yield the names of the tasks that have found none of these rows."""
     differ = {(row.node, row.tree, row.leaf // LEAVES) for row in found}
     for name, task in tasks.items():
         ranges = range(task.first // LEAVES, -(-task.end // LEAVES))
         if not any((task.node, task.tree, at) in differ for at in ranges):
             yield name
+
+
+def limit_comparison(cut: Iterable[CutRange]) -> Iterator[Limitation]:
+    """Yield a limitation for each range of leaves of which not all differing rows were looked for."""
+    for one in sorted(cut):
+        message = (
+            f"of the leaves from {one.first:,} on, more than {MOST_OTHERS:,} rows of other nodes are not the event at"
+            " their leaf: only the first of them were looked for, so more events may be forged"
+        )
+        hint = f"look at the nodes that the events of {one.node} came through: they state false leaves, or forge events"
+        yield Limitation(kind="unproven", where=f"eventd/{one.group}/{one.node}/{one.tree}", message=message, hint=hint)
 
 
 def judge_leaves(

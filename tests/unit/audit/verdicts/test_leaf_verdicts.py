@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from eventd.audit.coverage.coverage import BlindSpot, Coverage
 from eventd.audit.report.findings import EventEvidence, Finding, Kind
 from eventd.audit.report.report import TreeReport
-from eventd.audit.segments.leaf_comparison import LEAVES, MOST_LEAVES, OtherRow
+from eventd.audit.segments.leaf_comparison import LEAVES, MOST_LEAVES, CutRange, OtherRow
 from eventd.audit.segments.own_digests import DatedDigest
 from eventd.audit.segments.plan import LakePlan
 from eventd.audit.segments.tree_leaves import LeafClaims, LeafRun, TreeLeaves
 from eventd.audit.verdicts.leaf_verdicts import (
+    find_equal,
     judge_leaves,
-    names_of_equal,
+    limit_comparison,
     plan_leaf_tasks,
     task_basis,
     task_name,
@@ -85,9 +86,15 @@ def test_ranges_in_the_same_segments_are_one_task_up_to_a_limit() -> None:
     assert [(one.first, one.end) for one in tasks] == [(0, MOST_LEAVES), (MOST_LEAVES, 10 * LEAVES)]
     named = {task_name(one): one for one in tasks}
     differs = other_row(1, 2)
-    assert [*names_of_equal(named, [])] == [*named]
-    assert [*names_of_equal(named, [differs])] == [*named][1:]
-    assert [*names_of_equal(named, [replace(differs, leaf=10 * LEAVES - 1)])] == [*named][:1]
+    assert [*find_equal(named, [])] == [*named]
+    assert [*find_equal(named, [differs])] == [*named][1:]
+    assert [*find_equal(named, [replace(differs, leaf=10 * LEAVES - 1)])] == [*named][:1]
+
+
+def test_rows_that_were_not_looked_for_are_a_limitation() -> None:
+    [one] = limit_comparison([CutRange("g", "a", TREE, LEAVES)])
+    assert (one.kind, one.where) == ("unproven", f"eventd/g/a/{TREE}")
+    assert "of the leaves from 262,144 on, more than 1,000 rows of other nodes are not the event" in one.message
 
 
 def test_what_is_not_proven_is_not_compared() -> None:
