@@ -153,7 +153,7 @@ async def consistency(
             if held.note and (new is None or new >= held.size):
                 _require_as_large(held, await session.call("history.checkpoint", **of), old)
             raise
-    _verify(held, answer)
+    _verify(held, answer, old)
     if session.out.is_document:
         session.out.value(answer)
         return
@@ -190,16 +190,9 @@ def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:
 
     Raises Invalid at a relay: it pulls the leaves later than the tree's node signs them.
     """
-    from federation.errors import HistoryError
-    from federation.history.checkpoints import open_checkpoint
-    from federation.history.notes import LOG_KEY, read_note, read_vkey
-
     if held.size <= int(last["size"]) or held.origin != last["origin"]:
         return
-    try:
-        open_checkpoint(read_note(held.note), read_vkey(str(last["key"]), LOG_KEY))
-    except HistoryError as error:
-        raise Invalid(f"{file} is not a checkpoint of {held.origin} that its node signed: {error.message}") from None
+    _require_signed(held, str(last["key"]), file)
     if last.get("relayed", True):  # a node of an earlier release does not say whose tree it is
         raise Invalid(
             f"{file} has size {held.size}, and this relay has only {last['size']} leaves of {held.origin} so far",
@@ -213,14 +206,31 @@ def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:
     )
 
 
-def _verify(held: _Held, answer: Mapping[str, Any]) -> None:
-    """Raise CheckFailed unless the proof connects the two trees, the smaller one as it was kept."""
+def _require_signed(held: _Held, key: str, file: str) -> None:
+    """Raise Invalid unless the key of its tree signed a kept checkpoint: a note that was changed accuses no node."""
+    from federation.errors import HistoryError
+    from federation.history.checkpoints import open_checkpoint
+    from federation.history.notes import LOG_KEY, read_note, read_vkey
+
+    try:
+        open_checkpoint(read_note(held.note), read_vkey(key, LOG_KEY))
+    except HistoryError as error:
+        raise Invalid(
+            f"{file} is not a checkpoint of {held.origin} that the key {key} signed: {error.message}",
+            hint="the note was changed after it was signed, or another key signed it: it proves nothing about the node",
+        ) from None
+
+
+def _verify(held: _Held, answer: Mapping[str, Any], file: str) -> None:
+    """Raise CheckFailed unless the proof connects the two trees, the smaller one as it was kept and signed."""
     from federation.errors import HistoryError
     from federation.history.forms import read_hash, write_base64
     from federation.history.proofs import verify_consistency
 
     if held.origin and held.origin != answer["origin"]:
         raise CheckFailed(f"the tree is {answer['origin']}, and the checkpoint is of {held.origin}")
+    if held.note:
+        _require_signed(held, str(answer["key"]), file)
     try:
         old_root = held.root or read_hash(answer["oldRoot"], "the root of the smaller tree")
         new_root = read_hash(answer["newRoot"], "the root of the larger tree")

@@ -228,11 +228,22 @@ def test_a_kept_checkpoint_shows_what_was_changed_later(proving: Proving) -> Non
     assert told.err == ""
     assert "give a checkpoint that you kept" in control("log", "consistency", "2", "4").err
     kept = Path("kept.txt").read_text().split("\n")
-    control.file("\n".join([*kept[:2], plain.b64(bytes(32)), *kept[3:]]), "other.txt")
+    other = Checkpoint(read_origin(kept[0]), 4, bytes(32))
+    Path("other.txt").write_bytes(sign_checkpoint(other, NODE.signer(kept[0])).encode())
     told = control("log", "consistency", "other.txt", code=4)
     assert all(text in told.err for text in ("another root at size 4", plain.b64(bytes(32)), kept[2]))
     control.file("no checkpoint", "bad.txt")
     control("log", "consistency", "bad.txt", code=1)
+
+
+@pytest.mark.parametrize(("line", "changed"), [(1, "3"), (1, "9"), (2, plain.b64(bytes(32)))])
+def test_a_kept_checkpoint_that_was_changed_accuses_no_node(proving: Proving, line: int, changed: str) -> None:
+    kept = proving.control("log", "checkpoint").out.split("\n")
+    kept[line] = changed
+    proving.control.file("\n".join(kept), "changed")
+    told = proving.control("log", "consistency", "changed", code=1).err
+    assert f"changed is not a checkpoint of {kept[0]} that the key {proving.key} signed" in told
+    assert "the note was changed" in told
 
 
 def test_a_kept_checkpoint_that_is_larger_than_the_tree_shows_that_the_node_was_rolled_back(proving: Proving) -> None:
