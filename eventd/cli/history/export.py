@@ -13,7 +13,8 @@ from eventd.cli.gateway.session import Session, connected_without_table
 from eventd.cli.history.lake_trees import FromLakeOption, checkpoint_of_lake, open_in_lake
 from eventd.cli.history.log import TreeOption
 from eventd.cli.terminal.output import note
-from eventd.errors import CheckFailed
+from eventd.errors import CheckFailed, Invalid
+from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ async def export(
     """Write a tree to a folder, in the layout that tools for transparency logs read.
 
     It is that of C2SP tlog-tiles, without entries: `checkpoint`, `tile/…`, and the public key of the tree in `key`.
-    Full tiles that are in the folder already are not read again.
+    Full tiles that are in the folder already are not requested again, but verified like the others.
     """
     from federation.history.checkpoints import read_checkpoint
     from federation.history.notes import read_note
@@ -46,6 +47,7 @@ async def export(
     else:
         answer = await session.call("history.checkpoint", group=name, tree=tree)
     checkpoint = read_checkpoint(read_note(answer["note"].encode()).text)
+    _require_same_tree(folder, checkpoint)
     folder.mkdir(parents=True, exist_ok=True)
     written = pruned = 0
     tiles = _tiles_of_lake(lake, checkpoint, folder) if lake else _tiles(session, name, checkpoint, folder)
@@ -56,6 +58,7 @@ async def export(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(hashes)
     _require_root(folder, checkpoint)
+    _require_full_tiles(folder, checkpoint)
     (folder / "key").write_text(f"{answer['key']}\n", encoding="utf-8")
     (folder / "checkpoint").write_text(answer["note"], encoding="utf-8")
     result = {"origin": answer["origin"], "size": checkpoint.size, "written": written, "pruned": pruned}
@@ -116,6 +119,25 @@ def _is_there(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
+def _require_same_tree(folder: Path, checkpoint: Checkpoint) -> None:
+    """Raise Invalid if a folder holds another tree: its checkpoint and key would be replaced."""
+    from federation.errors import HistoryError
+    from federation.history.checkpoints import read_checkpoint
+    from federation.history.notes import MAX_NOTE, read_note
+
+    hint = "export to an empty folder"
+    try:
+        there = read_checkpoint(read_note(read_regular(folder / "checkpoint", MAX_NOTE + 1).content).text)
+    except FileNotFoundError:
+        return
+    except NotRegular:
+        raise Invalid(f"{folder / 'checkpoint'} is not a regular file", hint=hint) from None
+    except HistoryError as error:
+        raise Invalid(f"{folder / 'checkpoint'} is not a checkpoint: {error.message}", hint=hint) from None
+    if there.origin != checkpoint.origin:
+        raise Invalid(f"{folder} holds the tree {there.origin}, and not {checkpoint.origin}", hint=hint)
+
+
 def _require_root(folder: Path, checkpoint: Checkpoint) -> None:
     """Raise CheckFailed unless the written tiles give the root of the checkpoint."""
     from federation.errors import HistoryError
@@ -131,3 +153,32 @@ def _require_root(folder: Path, checkpoint: Checkpoint) -> None:
             f" {checkpoint.root.hex()}",
             hint="export to an empty folder; routerctl doctor checks the node",
         )
+
+
+def _require_full_tiles(folder: Path, checkpoint: Checkpoint) -> None:
+    """Raise CheckFailed unless each full tile has the hash that the level above states, up to the partial tiles.
+
+    The partial ones give the root. Of level 0, tiles may be missing, because they were pruned.
+    """
+    from federation.errors import HistoryError
+    from federation.history.merkle import HASH_SIZE, hash_perfect
+    from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, read_hashes
+
+    for level in reversed(range(MAX_LEVEL)):
+        stated = checkpoint.size >> (level + 1) * TILE_HEIGHT
+        for first in range(0, stated, TILE_WIDTH):
+            above = TileAddress(level + 1, first // TILE_WIDTH, min(TILE_WIDTH, stated - first))
+            due = [TileAddress(level, number) for number in range(first, first + above.width)]
+            due = [tile for tile in due if _is_there(folder / tile.path(), TILE_WIDTH * HASH_SIZE)]
+            try:
+                hashes = read_hashes((folder / above.path()).read_bytes(), above) if due else []
+                for tile in due:
+                    found = hash_perfect(read_hashes((folder / tile.path()).read_bytes(), tile))
+                    if found != hashes[tile.number - first]:
+                        raise CheckFailed(
+                            f"{folder / tile.path()} has the hash {found.hex()}, but {above.path()} of"
+                            f" {checkpoint.origin} states {hashes[tile.number - first].hex()}",
+                            hint="delete this file and export again; routerctl doctor checks the node",
+                        )
+            except (OSError, HistoryError) as error:
+                raise CheckFailed(f"the tiles of {checkpoint.origin} in {folder} are not complete: {error}") from None

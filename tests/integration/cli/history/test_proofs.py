@@ -281,8 +281,30 @@ def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> 
     proving.seal()
     again = control("log", "export", "tree", "-o", "json").json
     assert (again["size"], again["written"]) == (605, 1)
+    whole = Path("tree/tile/0/000").read_bytes()
+    Path("tree/tile/0/000").write_bytes(b"xx" + whole[2:])
+    told = control("log", "export", "tree", code=4).err
+    assert "tree/tile/0/000 has the hash" in told
+    assert "delete this file" in told
+    Path("tree/tile/0/000").unlink()
+    control("log", "export", "tree")
+    assert Path("tree/tile/0/000").read_bytes() == whole
     Path("tree/tile/1/000.p/2").write_bytes(bytes(64))
     assert "give the root" in control("log", "export", "tree", code=4).err
+
+
+def test_a_tree_is_not_exported_over_another_one(proving: Proving) -> None:
+    control = proving.control
+    control("log", "export", "tree")
+    files = {path: path.read_bytes() for path in Path("tree").rglob("*") if path.is_file()}
+    proving.change("UPDATE trees SET origin = 'eventd/edge/onprem/' || 'x' || substr(origin, 21)")
+    other = sign_checkpoint(Checkpoint(read_origin(f"eventd/edge/onprem/{'x' * 16}"), 4, bytes(32)), NODE.signer("x"))
+    proving.change("UPDATE checkpoints SET note = ?", other.encode().decode())
+    told = control("log", "export", "tree", code=1).err
+    assert f"tree holds the tree {proving.key.split('+')[0]}, and not eventd/edge/onprem/{'x' * 16}" in told
+    assert {path: path.read_bytes() for path in files} == files
+    Path("tree/checkpoint").write_text("something else")
+    assert "is not a checkpoint" in control("log", "export", "tree", code=1).err
 
 
 def test_emit_names_the_leaf_and_waits_for_its_checkpoint(proving: Proving) -> None:
