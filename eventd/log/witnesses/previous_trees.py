@@ -12,30 +12,45 @@ from federation.history.entries import OpeningEntry, PreviousTree
 from federation.history.witnessing import KeySource, Succession, judge_succession
 
 
+def lineage(entry: OpeningEntry, earlier: Sequence[OpeningEntry]) -> list[OpeningEntry]:
+    """Return the opening entry of a tree and those of the trees before it, each of which the one after it names.
+
+    `earlier` has entries of the same node, oldest first: only those that `find_vouched` returns.
+    """
+    found = [entry]
+    for one in reversed(earlier):
+        before = found[-1].opening.previous
+        if before is not None and one.opening.origin == before.origin:
+            found.append(one)
+    return found
+
+
+def order_time(entries: Sequence[OpeningEntry], followed: WitnessedTree | None) -> int:
+    """Return the time by which a tree is ordered: as it states, but later than that of each tree before it.
+
+    The clock of its node may have been set back in between. `entries`: its lineage, and `followed` the held tree that
+    the last of them names.
+    """
+    last = followed.opened_at if followed else 0
+    for entry in reversed(entries):
+        last = max(entry.opening.time, last + 1)
+    return last
+
+
 def judge_previous(
-    offered: OfferFrom,
-    entry: OpeningEntry,
-    rotations: Sequence[OpeningEntry],
-    newest: WitnessedTree,
-    named: WitnessedTree | None,
+    offered: OfferFrom, entries: Sequence[OpeningEntry], newest: WitnessedTree, followed: WitnessedTree | None
 ) -> NewFinding | None:
     """Compare what a new tree says of the one before it with what is held; return what does not fit.
 
-    `newest` is the tree that the node opened last, of those that are held, and `named` the one that the new tree names.
-
-    Where the one before it was never offered here, the opening entries of `rotations` may lead to one that was: only
-    those that `find_vouched` returns.
+    `newest` is the tree that the node opened last, of those that are held. `entries` is the lineage of the new tree,
+    which leads past trees that were never offered here, to `followed`, a held one, or to none that is held.
 
     Raises UnprovenNote for a tree that was opened before the last one, where other nodes than its own can offer it: it
     may be a true one, and then says nothing of the last one. It is not cosigned, because the node chooses the time.
     """
-    before = entry.opening.previous
-    last = named or newest
-    verdict, abandoned = judge_succession(entry, last.held.checkpoint)
-    for earlier in reversed(rotations):
-        if verdict is Succession.UNKNOWN and before is not None and earlier.opening.origin == before.origin:
-            before = earlier.opening.previous
-            verdict, abandoned = judge_succession(earlier, last.held.checkpoint)
+    entry, last = entries[0], followed or newest
+    before = entries[-1].opening.previous
+    verdict, abandoned = judge_succession(entries[-1], last.held.checkpoint)
     if verdict is Succession.FORKED:
         return _about_previous(offered, before, last, verdict, abandoned)
     passed_over = last.opened_at < newest.opened_at  # it names an earlier tree than the last one

@@ -23,7 +23,7 @@ from eventd.log.witnesses.keys import (
     was_learned,
 )
 from eventd.log.witnesses.offers import OF_FILES, OfferFrom, WitnessedTree
-from eventd.log.witnesses.previous_trees import judge_previous
+from eventd.log.witnesses.previous_trees import judge_previous, lineage, order_time
 from eventd.log.witnesses.second_roots import drop_pending, find_second_root
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
@@ -39,7 +39,7 @@ from federation.errors import (
     WrongSender,
 )
 from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint
-from federation.history.entries import read_opening_entry
+from federation.history.entries import OpeningEntry, read_opening_entry
 from federation.history.lake_witnessing import is_of_files
 from federation.history.notes import SignedNote, read_note
 from federation.history.witnessing import (
@@ -178,10 +178,10 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
     except KeyChanged as error:
         is_new = note_refused_key(conn, offered.topic_id, offered.node, LOG, key.public, offered.pins, now)
         return Decision(None, error, key_is_new=is_new)
-    newest, before = read_last_of(conn, offered.topic_id, offered.node), entry.opening.previous
-    named = find_witnessed(conn, offered.topic_id, str(before.origin)) if before else None
+    newest = read_last_of(conn, offered.topic_id, offered.node)
     rotations = find_vouched(entry, rotations, known_key(conn, offered.topic_id, offered.node, LOG, offered.pins))
-    found = judge_previous(offered, entry, rotations, newest, named) if newest else None
+    entries, followed = _find_followed(conn, offered, lineage(entry, rotations))
+    found = judge_previous(offered, entries, newest, followed) if newest else None
     values = WitnessedTree(
         origin=str(checkpoint.origin),
         node=offered.node,
@@ -189,7 +189,7 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
         size=checkpoint.size,
         root=checkpoint.root,
         note=offer.note.encode().decode(),
-        opened_at=entry.opening.time,
+        opened_at=order_time(entries, followed),
         witnessed_at=now,
     )
     row = {"topic_id": offered.topic_id} | values._asdict()
@@ -200,6 +200,18 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
     compare_kept(conn, offered.topic_id, values.origin, values.size, values.root)
     _drop(conn, offered, surplus)
     return Decision(checkpoint, None, _kept(conn, offered.topic_id, found, now) if found else ())
+
+
+def _find_followed(
+    conn: Connection, offered: OfferFrom, entries: Sequence[OpeningEntry]
+) -> tuple[Sequence[OpeningEntry], WitnessedTree | None]:
+    """Return the first held tree to which the lineage of a new one leads, and the lineage up to there; or all of it."""
+    for count, entry in enumerate(entries, 1):
+        before = entry.opening.previous
+        held = find_witnessed(conn, offered.topic_id, str(before.origin)) if before else None
+        if held is not None:
+            return entries[:count], held
+    return entries, None
 
 
 def _require_not_closed(conn: Connection, offered: OfferFrom, origin: str) -> None:

@@ -18,7 +18,7 @@ witnessed = sa.Table(
     sa.Column("size", sa.BigInteger, nullable=False),  # of the last checkpoint that this node cosigned
     sa.Column("root", sa.LargeBinary, nullable=False),
     sa.Column("note", sa.Text, nullable=False),
-    sa.Column("opened_at", Micros, nullable=False),  # as its opening entry states
+    sa.Column("opened_at", Micros, nullable=False),  # as its opening entry states, but after the tree before it
     sa.Column("witnessed_at", Micros, nullable=False),
     sa.Index("witnessed_node", "topic_id", "node"),
 )

@@ -203,7 +203,7 @@ async def test_nothing_stays_of_an_offer_that_loses_the_race_for_a_new_tree(
     await witness.log.database.write(forget_keys, witness.topic, "a")
     monkeypatch.setattr(witnessed, "MOST_TREES", 2)
     monkeypatch.setattr(witnessed, "find_witnessed", lambda *_args, **_more: None)  # read before the other committed
-    assert await witness.refused(GrowingTree(key=SECOND).offer()) == "too_many_requests"
+    assert await witness.refused(GrowingTree(key=SECOND, time=NOW + 1).offer()) == "too_many_requests"
     assert (await witness.keys(), await witness.found()) == ([], [])
     assert len(await witness.log.database.read(read_of, witness.topic, "a")) == 2
 
@@ -444,6 +444,46 @@ async def test_a_tree_that_passes_the_last_one_over_has_abandoned_it(witness: Wi
     await witness.cosigned(restored.offer())
     [finding] = await witness.log.database.read(read_findings, witness.topic)
     assert (finding.kind, finding.origin[-1], finding.size, finding.other_size) == ("rolled_back", "u", 3, 0)
+
+
+def reopen(old: GrowingTree, name: str, time: int) -> GrowingTree:
+    """The tree that its node opens after another one, with a clock that was set in between."""
+    return GrowingTree(name, reason=OpeningReason.EPOCH, previous=old.previous_at(), time=time)
+
+
+async def test_trees_are_in_the_order_in_which_they_name_each_other_also_if_a_clock_went_back(
+    witness: WitnessLog,
+) -> None:
+    first = GrowingTree("t").grow("x")
+    second = reopen(first, "u", NOW - 30).grow("y")
+    third = reopen(second, "v", NOW - 20)
+    for tree in (first, second, third):
+        await witness.cosigned(tree.offer())
+    assert await witness.found() == []
+    assert [tree.origin[-1] for tree in await witness.log.database.read(read_of, witness.topic, "a")] == ["v", "u", "t"]
+
+
+async def test_openings_of_trees_that_were_never_offered_connect_a_new_one_with_what_is_held(
+    witness: WitnessLog,
+) -> None:
+    first = GrowingTree("t").grow("x")
+    second = reopen(first, "u", NOW + 10).grow("y")
+    third = reopen(second, "v", NOW - 10).grow("z")
+    await witness.cosigned(first.offer())
+    await witness.cosigned(replace(third.offer(), rotations=(second.entries[0],)))
+    assert await witness.found() == []
+    await witness.offer(second.offer())
+    assert await witness.found() == [], "opened before the third one, whatever the clock was"
+
+
+async def test_openings_that_lead_past_the_last_tree_show_that_it_was_abandoned(witness: WitnessLog) -> None:
+    first = GrowingTree("t").grow("x")
+    second = reopen(first, "u", NOW + 1).grow("y")
+    between = reopen(first, "v", NOW + 2)
+    await witness.cosigned(first.offer())
+    await witness.cosigned(second.offer())
+    await witness.cosigned(replace(reopen(between, "w", NOW + 3).offer(), rotations=(between.entries[0],)))
+    assert await witness.found() == [("rolled_back", 2, 0)]
 
 
 # --- notes of others, bounds --------------------------------------------------------------------------------------
