@@ -26,7 +26,7 @@ MOST_PROOF: Final = 63
 MOST_NOTES: Final = 64
 """Maximum notes of other trees in a message."""
 MOST_ROTATIONS: Final = 16
-"""Maximum earlier rotations of the key of a tree's node in a message."""
+"""Maximum opening entries of earlier trees of a tree's node in a message."""
 MOST_NOTE_BYTES: Final = 512 << 10
 """Maximum bytes of the notes of other trees in a message that this program sends."""
 
@@ -52,7 +52,8 @@ _Origin = Annotated[str, Meta(max_length=512)]
 class OpeningProof(Struct, frozen=True, omit_defaults=True):
     """The note of an opening entry, and its inclusion path in the tree of a checkpoint.
 
-    `rotations`: the notes of the opening entries with which the node replaced its keys before, oldest first.
+    `rotations`: the notes of the opening entries with which the node replaced its keys before, and those of
+    trees that lead to the offered one, oldest first.
     """
 
     note: _Note

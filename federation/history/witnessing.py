@@ -25,7 +25,8 @@ class Offer:
 
     `old`: the size that the witness holds, as the node believes, and `proof` the consistency proof from there; 0 for a
     tree that the witness does not know: then `opening` is its opening entry, with its inclusion path, and `rotations`
-    are the opening entries with which its node replaced its keys before, oldest first.
+    are the opening entries with which its node replaced its keys before, and those of trees that lead to this
+    one, oldest first.
     """
 
     note: SignedNote

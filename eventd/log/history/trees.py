@@ -128,22 +128,40 @@ def find_tree_of(conn: Connection, topic_id: int, origin: str) -> Tree | None:
     return Tree(*rows[0]) if rows else None
 
 
-def read_rotations_before(conn: Connection, tree: Tree, most: int = MOST_ROTATIONS) -> tuple[bytes, ...]:
-    """Return the opening entries before that of a tree with which its node replaced its key, the last ones, oldest
-    first. One that the replaced key did not sign, because it was lost, proves nothing."""
-    sql = "SELECT opening FROM trees WHERE topic_id = ? AND opened_at <= ? AND id <> ? ORDER BY opened_at DESC, id DESC"
-    found, node = list[bytes](), read_origin(tree.origin)[:2]
-    for (opening,) in fetch(conn, sql, (tree.topic_id, tree.opened_at, tree.id)):
+def read_openings_before(conn: Connection, tree: Tree, most: int = MOST_ROTATIONS) -> tuple[bytes, ...]:
+    """Return opening entries before that of a tree, oldest first, for a witness that may not know their trees.
+
+    Those with which its node replaced its key come first, the last ones: one that the replaced key did not sign,
+    because it was lost, proves nothing. If there is room, those of the trees that lead to this one follow.
+    """
+    trees = read_trees(conn, tree.topic_id) if tree.epoch else read_relayed_trees(conn, tree.topic_id)
+    numbers = [one.id for one in trees]
+    node, followed = read_origin(tree.origin)[:2], _previous_of(tree.opening)
+    rotations, others = list[int](), list[int]()
+    for index in range(numbers.index(tree.id) + 1, len(trees)):
         try:
-            entry = read_opening_entry(bytes(opening))
+            entry = read_opening_entry(trees[index].opening)
         except HistoryError:
             continue  # it was damaged
-        is_theirs = entry.opening.origin[:2] == node and entry.opening.reason is OpeningReason.KEY
-        if is_theirs and len(entry.note.signatures) > 1:
-            found.append(bytes(opening))
-        if len(found) == most:
-            break
-    return tuple(reversed(found))
+        if entry.opening.origin[:2] != node:
+            continue
+        if entry.opening.reason is OpeningReason.KEY and len(entry.note.signatures) > 1:
+            rotations.append(index)
+        elif str(entry.opening.origin) == followed:
+            others.append(index)
+        if str(entry.opening.origin) == followed:
+            followed = _previous_of(trees[index].opening)
+    chosen = sorted(rotations[:most] + others[: max(0, most - len(rotations))], reverse=True)
+    return tuple(trees[index].opening for index in chosen)
+
+
+def _previous_of(opening: bytes) -> str:
+    """Return the origin of the tree that an opening entry names; empty if it names none, or is damaged."""
+    try:
+        before = read_opening_entry(opening).opening.previous
+    except HistoryError:
+        return ""
+    return str(before.origin) if before else ""
 
 
 def read_tree_ids(conn: Connection, numbers: Collection[int]) -> dict[int, str]:

@@ -11,7 +11,7 @@ from eventd.log.history.trees import (
     find_open_tree,
     find_tree_of,
     read_checkpoint_of,
-    read_rotations_before,
+    read_openings_before,
     tile_reader,
 )
 from eventd.store.engine.database import Connection
@@ -77,7 +77,7 @@ def _prove(conn: Connection, tree: Tree, signed: StoredCheckpoint, old: int) -> 
     if old:
         return Offer(note, old, tuple(consistency_proof(old, signed.size, read)))
     path = tuple(inclusion_proof(0, signed.size, read))
-    return Offer(note, 0, (), tree.opening, path, read_rotations_before(conn, tree))
+    return Offer(note, 0, (), tree.opening, path, read_openings_before(conn, tree))
 
 
 def prove_last(conn: Connection, topic_id: int, origin: str, old: int) -> Offer | None:

@@ -6,11 +6,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.head import lock_head, read_head
+from eventd.log.core.head import lock_head, read_head, renew_epoch
 from eventd.log.history import closed_trees
 from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
-from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, read_rotations_before
+from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, read_openings_before
 from eventd.log.topics.deleted_topics import clear_deleted, delete_topic
 from eventd.log.witnesses.cosignatures import (
     count_cosigned,
@@ -241,7 +241,7 @@ async def test_a_retired_key_signs_the_change_of_the_key(own: OwnLog) -> None:
 
 
 async def test_a_new_tree_is_offered_with_the_rotations_before_it(own: OwnLog) -> None:
-    owner, openings = OWNER, []
+    owner, openings, first = OWNER, [], (await own.seal("first"))[0].opening
     for number, letter in enumerate((b"4", b"5", b"6")):
         await own.seal(f"e{number}", owner=owner)
         owner = owner._replace(private=Ed25519PrivateKey.from_private_bytes(letter * 32), retired=owner.private)
@@ -251,12 +251,28 @@ async def test_a_new_tree_is_offered_with_the_rotations_before_it(own: OwnLog) -
     assert due is not None
     assert due.offer is not None
     assert due.offer.opening == openings[-1]
-    assert due.offer.rotations == tuple(openings[:-1])
+    assert due.offer.rotations == (first, *openings[:-1])
     lost = owner._replace(private=Ed25519PrivateKey.from_private_bytes(b"7" * 32), retired=None)
     await own.seal("more", owner=lost)
     tree, _ = await own.seal("new", owner=lost._replace(private=OWNER.private, retired=lost.private))
-    before = await own.log.database.read(read_rotations_before, tree, 2)
+    before = await own.log.database.read(read_openings_before, tree, 2)
     assert before == tuple(openings[1:]), "without that of the lost key; at most as many as were asked for, the last"
+
+
+async def test_a_new_tree_is_offered_with_the_openings_that_lead_to_it(own: OwnLog) -> None:
+    openings = []
+    for number in range(3):
+        tree, _ = await own.seal(f"e{number}")
+        openings.append(tree.opening)
+        await own.log.database.write(renew_epoch)
+    await own.log.database.write(open_tree, own.topic, OWNER, NOW)  # nothing is signed in it, and so it leads nowhere
+    await own.log.database.write(renew_epoch)
+    await own.seal("last")
+    due = await own.log.database.read(read_due_offer, own.topic, "b")
+    assert due is not None
+    assert due.offer is not None
+    assert due.offer.rotations == tuple(openings)
+    assert await own.log.database.read(read_openings_before, due.tree, 2) == tuple(openings[1:])
 
 
 async def test_what_a_node_that_is_not_declared_holds_is_not_recorded(own: OwnLog) -> None:
