@@ -185,7 +185,10 @@ def _continues(asked: bool, later: bool, epoch: int, after: int, mark: tuple[int
 
 @dataclass
 class LinkModel:
-    """The model of a link. `bug` names a seeded fault; `v1`: the receiver speaks only v1 at first."""
+    """The model of a link. `bug` names a seeded fault; `v1`: the receiver speaks only v1 at first.
+
+    `any_page`: a batch may end anywhere; otherwise only after one event, or at the end of the log.
+    """
 
     events: int = 2
     crashes: int = 1
@@ -197,6 +200,7 @@ class LinkModel:
     evictions: int = 0
     repairs: int = 0
     v1: bool = False
+    any_page: bool = False
     bug: str = ""
     name: str = "link"
 
@@ -285,7 +289,8 @@ class LinkModel:
             return
         first = max(sender.scanned, sender.floor)
         gap_end = sender.floor if sender.floor > sender.scanned else 0
-        for upto in {min(first + 1, last), last}:
+        ends = range(min(first + 1, last), last + 1)
+        for upto in ends if self.any_page else {ends[0], last}:
             ids = sender.log[first:upto]
             if not ids and (v1 or not sender.begin.must_report(gap_end, sender.launched)):
                 yield ("skip", upto), state._replace(sender=sender._replace(scanned=upto))
