@@ -100,10 +100,13 @@ def check_witnesses(state: WitnessState, *, running: bool = True) -> Iterator[Ch
 
 
 def _confirm_key(group: str, node: str, source: str) -> str:
-    ask = "ask the operator of the node; if the new key is right,"
+    ask, reset = "ask the operator of the node; if the new key is right,", _RESET.format(node=node, group=group)
     if source == KeySource.PINNED:  # a reset forgets no declared key
-        return f"{ask} pin it in place of the known one, in spec.history of the EventGroup or of the EventPeer"
-    return f"{ask} pin it in spec.history.keys of the EventGroup, or: {_RESET.format(node=node, group=group)}"
+        return (
+            f"{ask} pin it in place of the known one, in spec.history of the EventGroup or of the EventPeer; if the"
+            f" known one is right and in use again, forget the other one: {reset}"
+        )
+    return f"{ask} pin it in spec.history.keys of the EventGroup, or: {reset}"
 
 
 def _check_witness(state: WitnessState, witness: Witness) -> Iterator[Check]:

@@ -27,7 +27,8 @@ Pins = Mapping[tuple[str, str], bytes]
 class StoredKey(NamedTuple):
     """A key of another node. `pin`: the declared key that it is, or that signed its succession; None: not declared.
 
-    `refused`: the last other key that the node has shown.
+    `key` is empty where the node has shown no key that was taken over. `refused`: the last other key that it has shown
+    since it showed the known one.
     """
 
     node: str
@@ -46,19 +47,20 @@ def show_key(kind: str, public: bytes) -> str:
 
 
 def read_keys(conn: Connection, topic_id: int) -> list[StoredKey]:
-    """Return the known keys of a group's other nodes, by node and kind."""
+    """Return the stored keys of a group's other nodes, by node and kind."""
     rows = fetch(conn, f"SELECT {_COLUMNS} FROM history_keys WHERE topic_id = ? ORDER BY node, kind", (topic_id,))
     return [_stored(row) for row in rows]
 
 
 def read_known_keys(conn: Connection, topic_id: int, pins: Pins) -> list[StoredKey]:
-    """Return the keys of `read_keys` as they count with these pins: a declared key takes the place of a learned one."""
+    """Return the stored keys with pins applied: a declared key takes the place of a learned one."""
     found = list[StoredKey]()
     for stored in read_keys(conn, topic_id):
         known = _known(stored, pins.get((stored.node, stored.kind)))
-        assert known is not None
+        if known is None:
+            continue
         one = stored._replace(key=known.public, source=known.source.value)
-        # What was refused before it was declared is known by now.
+        # A refused key that has been pinned since is no longer refused.
         found.append(one if one.refused != one.key else one._replace(refused=None, refused_at=None))
     return found
 
@@ -83,7 +85,7 @@ def known_key(conn: Connection, topic_id: int, node: str, kind: str, pins: Pins)
 def _known(stored: StoredKey | None, pin: bytes | None) -> KnownKey | None:
     if pin is not None:
         return KnownKey(stored.key if stored and stored.pin == pin else pin, KeySource.PINNED)
-    if stored is None:
+    if stored is None or not stored.key:
         return None
     # A key that is not declared any more counts as the weakest, until its node shows it again.
     source = KeySource(stored.source)
@@ -107,7 +109,10 @@ def read_witness_keys(conn: Connection, topic_id: int, pins: Pins) -> dict[str, 
 def learn_key(
     conn: Connection, topic_id: int, node: str, kind: str, offered: KnownKey, pins: Pins, now: int
 ) -> KnownKey:
-    """Return what is known of a key after its node has shown one, and keep it. Raises KeyChanged."""
+    """Return what is known of a key after its node has shown one, and keep it. Raises KeyChanged.
+
+    A key that was refused before is forgotten then: the node has the known one again.
+    """
     known = known_key(conn, topic_id, node, kind, pins)
     return _keep(conn, topic_id, (node, kind), known, take_key(node, known, offered, KINDS[kind]), pins, now)
 
@@ -138,7 +143,8 @@ def _keep(
 ) -> KnownKey:
     stored = _find(conn, topic_id, *of)
     row = {"key": key.public, "source": key.source.value, "pin": pins.get(of)}
-    if known != key or stored is None or (stored.key, stored.pin) != (key.public, row["pin"]):
+    is_kept = stored is not None and (stored.key, stored.pin, stored.refused) == (key.public, row["pin"], None)
+    if known != key or not is_kept:
         node, kind = of
         values = {"topic_id": topic_id, "node": node, "kind": kind, **row, "learned_at": now}
         values |= {"refused": None, "refused_at": None}
@@ -150,12 +156,12 @@ def _keep(
 def note_refused_key(conn: Connection, topic_id: int, node: str, kind: str, shown: bytes, pins: Pins, now: int) -> bool:
     """Record that a node has shown another key than the known one; return whether that is new.
 
-    Of a key that is declared and was never shown, as after a reset, nothing is stored before.
+    Of a key that is declared and was never shown, as after a reset, nothing is stored before. The row then has no key:
+    a wrong declaration must not be known when it is withdrawn.
     """
-    pin = pins.get((node, kind))
-    if pin is not None:
-        row = {"topic_id": topic_id, "node": node, "kind": kind, "key": pin, "source": KeySource.PINNED.value}
-        insert_row(conn, "history_keys", row | {"pin": pin, "learned_at": now}, "ON CONFLICT DO NOTHING")
+    if (node, kind) in pins:
+        row = {"topic_id": topic_id, "node": node, "kind": kind, "key": b"", "source": KeySource.PINNED.value}
+        insert_row(conn, "history_keys", row | {"pin": None, "learned_at": now}, "ON CONFLICT DO NOTHING")
     sql = (
         "UPDATE history_keys SET refused = ?, refused_at = ? WHERE topic_id = ? AND node = ? AND kind = ?"
         " AND (refused IS NULL OR refused <> ?)"

@@ -43,7 +43,7 @@ history_keys = sa.Table(
     sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),  # `log` or `witness`
-    sa.Column("key", sa.LargeBinary, nullable=False),  # the public half
+    sa.Column("key", sa.LargeBinary, nullable=False),  # the public half; empty: none was taken over
     sa.Column("source", sa.Text, nullable=False),  # pinned, owned, shared
     sa.Column("pin", sa.LargeBinary, nullable=True),  # the declared key that it is, or that signed its succession
     sa.Column("learned_at", Micros, nullable=False),

@@ -250,6 +250,26 @@ async def test_another_key_than_the_declared_one_is_noted_also_where_nothing_was
     assert (await known(witness)).key == public(FIRST)
 
 
+async def test_a_wrong_declaration_is_forgotten_when_it_is_withdrawn(witness: WitnessLog) -> None:
+    witness.pins = {("a", LOG): public(SECOND)}
+    assert await witness.refused(GrowingTree().offer()) == "key_changed"
+    witness.pins = {}
+    assert await witness.log.database.read(read_known_keys, witness.topic, {}) == []
+    assert await witness.cosigned(GrowingTree().offer()) == 1
+    assert (await known(witness)).refused is None
+
+
+async def test_a_refused_key_is_forgotten_when_the_node_shows_the_known_one_again(witness: WitnessLog) -> None:
+    tree = GrowingTree().grow("x")
+    await witness.cosigned(tree.offer())
+    other = GrowingTree("u", SECOND, OpeningReason.KEY, tree.previous_at()).grow("y")
+    assert await witness.refused(other.offer()) == "key_changed"
+    assert (await known(witness)).refused == public(SECOND)
+    restored = GrowingTree("v", FIRST, OpeningReason.KEY, other.previous_at())
+    await witness.cosigned(restored.offer())
+    assert (await known(witness)).refused is None
+
+
 async def test_a_tree_whose_key_is_not_the_declared_one_any_more_is_noted(witness: WitnessLog) -> None:
     tree = GrowingTree()
     await witness.cosigned(tree.offer())
