@@ -23,6 +23,7 @@ from eventd.log.history.trees import (
     read_trees,
 )
 from eventd.log.witnesses.cosignatures import read_peers_cosigned
+from eventd.log.witnesses.keys import LOG, read_keys
 from eventd.log.witnesses.witnessed import read_of
 from eventd.resources.configuration import GroupConfig
 from eventd.runtime.clock import SECOND
@@ -44,7 +45,7 @@ REPLACED_SHOWN: Final = 7 * DAY
 class TilesBehind(NamedTuple):
     """A tree of another node whose events this one relays: it has the hashes of `kept` of the `witnessed` leaves.
 
-    `since`: when it last had all of them, or else when the tree was opened.
+    `since`: when it last had all of them, or else when the tree was opened or first witnessed here.
     """
 
     origin: str
@@ -107,13 +108,21 @@ def _read(conn: Connection, config: GroupConfig) -> GroupTrees:
 
 
 def _read_behind(conn: Connection, topic_id: int, node: str) -> Iterator[TilesBehind]:
-    """Yield the tree that a node opened last, if tiles of it are missing here; the earlier ones grow no more."""
+    """Yield the tree that a node opened last, if tiles of it are missing here; the earlier ones grow no more.
+
+    The key of a node is learned when its first tree is witnessed here, and again after a reset: before that, there was
+    nothing to pull.
+    """
+    learned = max(
+        (one.learned_at for one in read_keys(conn, topic_id) if (one.node, one.kind) == (node, LOG)), default=0
+    )
     for held in read_of(conn, topic_id, node)[:1]:
         tree = find_tree_of(conn, topic_id, held.origin)
         last = None if tree is None else read_checkpoint_of(conn, tree.id)
         kept = 0 if tree is None else tree.size
         if kept < held.size:
-            yield TilesBehind(held.origin, kept, held.size, held.opened_at if last is None else last.signed_at)
+            since = max(held.opened_at, learned, 0 if last is None else last.signed_at)
+            yield TilesBehind(held.origin, kept, held.size, since)
 
 
 def check_trees(facts: Sequence[GroupTrees], now: int, *, running: bool) -> Iterator[Check]:

@@ -20,12 +20,15 @@ from eventd.api.doctor.witnesses import CHECKED_WITHIN, check_witnesses, read_wi
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.hints import keep_hints
 from eventd.log.witnesses.cosignatures import keep_cosignature
+from eventd.log.witnesses.keys import forget_keys
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import decide
+from eventd.log.witnesses.witnessed import decide, forget_trees
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW
+from eventd.text.duration import DAY
 from eventd.witnessing.node_keys import load_history_keys
 from federation.history.notes import NoteSignature
 from federation.history.witnessing import KeySource
@@ -127,6 +130,13 @@ async def test_missing_tiles_of_a_relayed_tree_are_reported_after_ten_minutes(lo
     assert code == "history-tiles-behind"
     assert "the hashes of 0 of its 3 witnessed leaves" in detail
     assert await report(NOW + PULLED_WITHIN + 1, relay=False) == []
+    later = NOW + 90 * DAY
+    await log.database.write(forget_trees, topic, "a", later)
+    await log.database.write(forget_keys, topic, "a")
+    assert (await log.database.write(decide, offered, later)).error is None
+    assert await report(later + PULLED_WITHIN) == [], "nothing could be pulled before"
+    [(_, detail)] = await report(later + PULLED_WITHIN + SECOND)
+    assert "for 10m1s" in detail
 
 
 async def test_the_file_of_the_keys_must_be_there_and_private(log: EventLog, tmp_path: Path) -> None:
