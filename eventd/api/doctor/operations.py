@@ -91,7 +91,7 @@ def _check_histories(conn: Connection, configs: Sequence[GroupConfig], now: int,
 
 async def _check_trees(services: Services, configs: Sequence[GroupConfig], now: int) -> list[Check]:
     settings, path = services.settings, services.database.path
-    facts = await services.database.read(read_group_trees, configs)
+    facts = await services.database.read(read_group_trees, configs, now)
     checks = [*check_trees(facts, now, running=settings is not None)]
     if facts and settings is not None:
         # Beside the database where that is a file, as the head file.

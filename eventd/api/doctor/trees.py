@@ -39,7 +39,8 @@ PULLED_WITHIN: Final = 600 * SECOND
 DAMAGE_SHOWN: Final = 7 * DAY
 """For how long the end of a damaged tree is reported."""
 REPLACED_SHOWN: Final = 7 * DAY
-"""For how long a replaced key that nothing vouches for is reported where no peer cosigns."""
+"""For how long a replaced key that nothing vouches for is reported where no peer cosigns, and how long a peer counts
+as a witness after it cosigned or refused a checkpoint."""
 
 
 class TilesBehind(NamedTuple):
@@ -60,7 +61,8 @@ class GroupTrees:
 
     `damaged` is the tree that the present one follows, if it ended because of damage. `behind`: trees of other nodes of
     which tiles are missing. `replaced` is the tree that the present one follows with another key, if the old key has
-    not signed that; then `witnesses` says of each peer that was asked to cosign whether it has. `node`: this node.
+    not signed that; then `witnesses` says of each peer that cosigned of late, or refused this tree, whether it has.
+    `node`: this node.
     """
 
     group: str
@@ -74,12 +76,12 @@ class GroupTrees:
     node: str = ""
 
 
-def read_group_trees(conn: Connection, groups: Sequence[GroupConfig]) -> list[GroupTrees]:
+def read_group_trees(conn: Connection, groups: Sequence[GroupConfig], now: int) -> list[GroupTrees]:
     """Return the trees of the groups that keep a history."""
-    return [_read(conn, group) for group in groups if group.keeps_history]
+    return [_read(conn, group, now) for group in groups if group.keeps_history]
 
 
-def _read(conn: Connection, config: GroupConfig) -> GroupTrees:
+def _read(conn: Connection, config: GroupConfig, now: int) -> GroupTrees:
     group = config.name
     topic = read_group_topic(conn, group)
     present = find_open_tree(conn, topic.id)
@@ -92,7 +94,7 @@ def _read(conn: Connection, config: GroupConfig) -> GroupTrees:
     nodes = [peer.node_name for peer in config.peers.values() if config.relays(peer.node_name)]
     behind = [one for node in nodes for one in _read_behind(conn, topic.id, node)]
     replaced = find_unvouched(present)
-    known = read_peers_cosigned(conn, topic.id, present.id) if replaced else {}
+    known = read_peers_cosigned(conn, topic.id, present.id, now - REPLACED_SHOWN) if replaced else {}
     declared = {peer.node_name for peer in config.peers.values()}
     return GroupTrees(
         group,
@@ -167,8 +169,8 @@ def _check_replaced(facts: GroupTrees, now: int) -> Iterator[Check]:
         f" history.key was lost or replaced{waiting}"
     )
     remedy = (
-        "put the old history.key back if you have it; else give the new key (`routerctl log keys`) to the operators of"
-        " the peers: where the old one is pinned, they pin the new one, elsewhere they run"
+        "1. put the old history.key back; 2. if you do not have it, give the new key, which `routerctl log keys`"
+        " prints, to the operators of the peers: they pin it in place of the old one, or, without a pin, run"
         f" `routerctl log witnesses reset {facts.node} --group {facts.group}`"
     )
     name = f"{facts.group} history"

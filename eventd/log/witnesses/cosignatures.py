@@ -174,13 +174,19 @@ def count_cosigned(conn: Connection, tree_id: int, size: int) -> int:
     return int(fetch(conn, sql, (tree_id, size))[0][0])
 
 
-def read_peers_cosigned(conn: Connection, topic_id: int, tree_id: int) -> dict[str, bool]:
-    """Return for each peer that was ever a witness of a topic's trees whether it has cosigned this one, by peer."""
+def read_peers_cosigned(conn: Connection, topic_id: int, tree_id: int, since: int) -> dict[str, bool]:
+    """Return for each peer that has cosigned a topic's trees since a time whether it has cosigned this one, by peer.
+
+    Also for those that have refused this tree since then. The others may have no history any more, or speak v1.
+    """
     sql = (
         "SELECT w.peer, max(CASE WHEN w.tree = ? AND w.cosigned_at IS NOT NULL THEN 1 ELSE 0 END) FROM witnesses AS w"
-        " JOIN trees AS t ON t.id = w.tree WHERE t.topic_id = ? GROUP BY w.peer ORDER BY w.peer"
+        " JOIN trees AS t ON t.id = w.tree WHERE t.topic_id = ? GROUP BY w.peer"
+        " HAVING max(w.cosigned_at) >= ? OR max(CASE WHEN w.tree = ? AND w.state = ? THEN w.asked_at END) >= ?"
+        " ORDER BY w.peer"
     )
-    return {peer: bool(cosigned) for peer, cosigned in fetch(conn, sql, (tree_id, topic_id))}
+    values = tree_id, topic_id, since, tree_id, REFUSED, since
+    return {peer: bool(cosigned) for peer, cosigned in fetch(conn, sql, values)}
 
 
 def reset_witness(conn: Connection, topic_id: int, peer: str) -> int:

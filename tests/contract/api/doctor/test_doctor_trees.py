@@ -19,7 +19,7 @@ from eventd.api.doctor.trees import (
 from eventd.api.doctor.witnesses import CHECKED_WITHIN, check_witnesses, read_witness_state
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.hints import keep_hints
-from eventd.log.witnesses.cosignatures import keep_cosignature
+from eventd.log.witnesses.cosignatures import REFUSED, keep_cosignature, note_witness_state
 from eventd.log.witnesses.keys import forget_keys
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import decide, forget_trees
@@ -49,7 +49,7 @@ def config(mode: str = "record") -> GroupConfig:
 
 
 async def said(log: EventLog, now: int = NOW, *, running: bool = True, mode: str = "record") -> list[tuple[str, str]]:
-    facts = await log.database.read(read_group_trees, [config(mode)])
+    facts = await log.database.read(read_group_trees, [config(mode)], now)
     return [(check.code, check.detail) for check in check_trees(facts, now, running=running)]
 
 
@@ -95,7 +95,7 @@ async def test_a_key_that_nothing_vouches_for_is_reported_until_its_witnesses_ac
     async def report(now: int, *peers: str) -> list[str]:
         stubs = {name: PeerStub(name, relay=False) for name in peers}
         declared = replace(config(), peers=stubs)  # type: ignore[arg-type]
-        facts = await log.database.read(read_group_trees, [declared])
+        facts = await log.database.read(read_group_trees, [declared], now)
         return [f"{check.code}: {check.detail}" for check in check_trees(facts, now, running=True)]
 
     [said] = await report(NOW)
@@ -108,6 +108,10 @@ async def test_a_key_that_nothing_vouches_for_is_reported_until_its_witnesses_ac
         await log.database.write(keep_cosignature, tree.id, peer, 1, NoteSignature("w", b"1234", b"5"), NOW)
     await log.database.write(keep_cosignature, after.id, "b", 1, NoteSignature("w", b"1234", b"5"), NOW)
     [said] = await report(NOW + REPLACED_SHOWN, "b", "c")
+    gone = NOW + REPLACED_SHOWN + 1
+    assert await report(gone, "b", "c") == [], "a peer without a history, or with v1, cosigns nothing for good"
+    await log.database.write(note_witness_state, after.id, "c", REFUSED, "another key", gone)
+    [said] = await report(gone, "b", "c")
     assert said.endswith("; not cosigned since by c")
     assert await report(NOW, "b") == [], "and c is no peer any more"
 
@@ -122,7 +126,7 @@ async def test_missing_tiles_of_a_relayed_tree_are_reported_after_ten_minutes(lo
     async def report(now: int, relay: bool = True) -> list[tuple[str, str]]:
         peers = {name: PeerStub(name, relay=relay) for name in ("a", "b")}
         declared = replace(config(), peers=peers)  # type: ignore[arg-type]
-        facts = await log.database.read(read_group_trees, [declared])
+        facts = await log.database.read(read_group_trees, [declared], now)
         return [(check.code, check.detail) for check in check_trees(facts, now, running=True)]
 
     assert await report(NOW + PULLED_WITHIN) == []
