@@ -77,7 +77,7 @@ def _read_file(path: Path) -> Mapping[str, Any]:
 
     try:
         content = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, AttributeError, LookupError):
         raise _Unusual from None
     if not isinstance(content, dict):
         raise _Unusual

@@ -328,6 +328,10 @@ def flag_of(name: str) -> str:
     return "--database" if name == "database_url" else f"--{name.replace('_', '-')}"
 
 
+_MOST_LEVELS = 20
+"""Levels of a settings file in YAML; settings need two."""
+
+
 def variable_of(name: str) -> str:
     """Return the environment variable of a setting."""
     return "CREDENTIALS_DIRECTORY" if name == "credentials_directory" else f"EVENTD_{name.upper()}"
@@ -435,6 +439,9 @@ def _from_file(path: Path, problems: list[SettingProblem]) -> Iterator[tuple[str
     except ValueError as error:  # also what tomllib raises
         problems.append(SettingProblem(str(path), str(error)))
         return
+    except RecursionError:
+        problems.append(SettingProblem(str(path), "is nested too deeply"))
+        return
     fields = [name for name in Settings.model_fields if name != "credentials_directory"]
     for key, value in content.items():
         origin = f"{path}{_line_of(str(key), text)}: {key}"
@@ -456,10 +463,17 @@ def _yaml(path: Path, text: str) -> dict[Any, Any]:
     import yaml  # slow to load, and most nodes have no such file
 
     try:
+        depth = 0
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MOST_LEVELS:  # the loader would take time that grows with the square of the depth
+                raise ValueError("is nested too deeply")
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise ValueError(f"is not valid YAML{f' on line {mark.line + 1}' if mark else ''}") from None
+    except (AttributeError, LookupError):  # raised by the library, for example for `!!timestamp soon`
+        raise ValueError("is not valid YAML: a value does not have the type of its tag") from None
     if content is not None and not isinstance(content, dict):
         raise ValueError("must hold one setting per line, as `name: value`")
     return content or {}

@@ -118,7 +118,7 @@ def _decode(path: Path, content: bytes) -> Contexts:
     hint = "correct it, or remove it and add the contexts again with `routerctl context add`"
     try:
         document = yaml.safe_load(content) or {}
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, AttributeError, LookupError):
         raise Invalid(f"{path} is not valid YAML", hint=hint) from None
     if not isinstance(document, dict) or document.keys() - {"current", "contexts"}:
         raise Invalid(f"{path} may have the members `current` and `contexts` only", hint=hint)
