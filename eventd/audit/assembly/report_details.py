@@ -137,7 +137,7 @@ def make_keys(results: StageResults) -> list[KeyUse]:
                 continue
             key = (used.node, used.group, used.key_id, used.protocol)
             before = joined.get(key)
-            joined[key] = used if before is None else _together(before, used)
+            joined[key] = used if before is None else _add_up(before, used)
     return [
         KeyUse(
             node=one.node,
@@ -152,7 +152,7 @@ def make_keys(results: StageResults) -> list[KeyUse]:
     ]
 
 
-def _together(one: KeyRequests, other: KeyRequests) -> KeyRequests:
+def _add_up(one: KeyRequests, other: KeyRequests) -> KeyRequests:
     requests = one.requests + other.requests
     first, last = min(one.first, other.first), max(one.last, other.last)
     return KeyRequests(one.node, one.group, one.key_id, one.protocol, requests, first, last)

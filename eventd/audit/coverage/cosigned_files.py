@@ -9,7 +9,7 @@ from federation.history.lake_checkpoints import LakeCheckpoint, open_lake_checkp
 from federation.history.notes import read_note
 
 
-def cosigned_checkpoint(tree: FileTreeState, signed: LakeCheckpoint) -> LakeCheckpoint | None:
+def read_cosigned(tree: FileTreeState, signed: LakeCheckpoint) -> LakeCheckpoint | None:
     """Return the checkpoint beside the signature of a state that witnesses have cosigned; None without one.
 
     One that the key of the tree did not sign proves nothing: also an honest one, after a rotation.

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventd.audit.coverage.cosigned_files import cosigned_checkpoint, fault_of_cosigned
+from eventd.audit.coverage.cosigned_files import fault_of_cosigned, read_cosigned
 from eventd.audit.report.findings import MOST_NAMED, Finding, Kind
 from eventd.audit.report.report import Limitation
 from eventd.audit.segments.plan import NodeEpoch
@@ -234,7 +234,7 @@ def _judge(
         hint = "start the node, which was ended when it began the tree: it begins another one"
         made.doubt(state.node, _NOT_SIGNED, path, message, hint)
         return
-    cosigned = cosigned_checkpoint(state.tree, signed)
+    cosigned = read_cosigned(state.tree, signed)
     before = next((one for one in made.seen if one.origin == signed.origin), None)
     roots = _roots_at(texts, {one.size for one in (before, cosigned, signed) if one is not None})
     if fault := _fault_of_lines(len(texts), roots, signed, before):

@@ -1,6 +1,6 @@
 """Looks for digests among the own events of the segments that may have them.
 
-A digest is also that of the time at which its event was observed. So only segments with events of that minute are read.
+The digest covers the time of observation of its event, so only segments with events of that minute are read.
 """
 
 from __future__ import annotations

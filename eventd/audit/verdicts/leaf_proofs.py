@@ -29,7 +29,7 @@ class LeafProofs:
             self._levels.append([tiles.get(tile, shipped.get(tile)) for tile in range(whole)])
             while len(self._levels[-1]) > 1:
                 row = self._levels[-1]
-                self._levels.append([_joined(*row[at : at + 2]) for at in range(0, len(row) - 1, 2)])
+                self._levels.append([_hash_pair(*row[at : at + 2]) for at in range(0, len(row) - 1, 2)])
 
     def prove(self, tile: int, leaves: Mapping[int, bytes]) -> bool:
         """Return whether these leaves of a tile have these hashes. False if others of the tile are unknown."""
@@ -61,9 +61,9 @@ class LeafProofs:
         for level in range(height):
             at = tile >> level
             pair = [found, self._levels[level][at ^ 1]]
-            found = _joined(*(pair[::-1] if at & 1 else pair))
+            found = _hash_pair(*(pair[::-1] if at & 1 else pair))
         return found
 
 
-def _joined(left: bytes | None, right: bytes | None) -> bytes | None:
+def _hash_pair(left: bytes | None, right: bytes | None) -> bytes | None:
     return None if left is None or right is None else hash_node(left, right)
