@@ -23,7 +23,8 @@ from eventd.store.engine.statements import insert_row
 from eventd.witnessing.node_keys import KEY_FILE, load_history_keys
 from federation.history.witnessing import KeySource, Offer
 from tests.integration.cli.conftest import Control
-from tests.support.growing_tree import GrowingTree
+from tests.support.declared import declare, group
+from tests.support.growing_tree import SECOND, GrowingTree
 from tests.support.stopped_nodes import ship
 
 HONEST, FORKED = (GrowingTree(node="cloud", group="edge").grow(text) for text in ("x", "y"))
@@ -81,8 +82,11 @@ def test_witnesses_and_findings_are_listed(control: Control) -> None:
 
 def test_a_node_of_which_only_a_refused_key_is_known_is_listed(control: Control, migrated_sqlite_url: str) -> None:
     control("log", "witnesses", "reset", "cloud")
-    pins = {("cloud", "log"): b"1" * 32}
-    asyncio.run(witness(migrated_sqlite_url, HONEST.offer(), pins=pins))
+    pinned = GrowingTree(node="cloud", group="edge", key=SECOND).signer.key
+    declared = group("onprem", secret="/nowhere/secret")
+    declared["spec"]["history"] = {"keys": [{"node": "cloud", "logKey": pinned.text()}]}
+    control("apply", "-f", control.file(declare(declared)))
+    asyncio.run(witness(migrated_sqlite_url, HONEST.offer(), pins={("cloud", "log"): pinned.public}))
     [key] = json.loads(control("log", "witnesses", "-o", "json").out)["keys"]
     [row] = control("log", "witnesses").lines[1:]
     assert row.split()[0] == "cloud"
