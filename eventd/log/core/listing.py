@@ -30,7 +30,7 @@ class EventQuery:
     which this node stored the record. With `now`, events that have expired by that time are
     left out. `after` and `before` are positions for paging, exclusive. A page holds at most `limit` records and
     `max_bytes` of their bodies, which the first record may exceed. `newest`: from the last position to the first.
-    `refuted`: also refuted records, whose id leads to another record by now, or to none.
+    `refuted`: also refuted records, whose id now belongs to another record or is free.
     """
 
     topic_id: int

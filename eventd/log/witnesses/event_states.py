@@ -1,6 +1,6 @@
-"""What the tree of its node says of a stored event of another node, as far as this database shows it now.
+"""States of events of other nodes, derived from stored tiles.
 
-The check of events stores where it stands and what is refuted, not each result: the tiles show the rest again.
+The check stores how far it is and which events are refuted, not each result: the tiles give the others again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from federation.loops import decode_path
 
 
 class EventHistory(StrEnum):
-    """What is known of an event of another node. Each has exactly one of these."""
+    """The state of an event of another node, derived from stored tiles. Each event is in exactly one."""
 
     WAITING = "waiting"
     """It is to be compared, or to be compared again."""
