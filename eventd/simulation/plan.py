@@ -34,7 +34,7 @@ class SimulationPlan:
         """Return the plan as readable text."""
         links = ", ".join(f"{link.source}>{link.dest}{' relay' * link.relay}" for link in self.topology.links)
         first = f"seed {self.seed}: {self.topology.shape}, history {self.topology.history}, links {links},"
-        return [f"{first} {len(self.load)} units", *(str(fault) for fault in self.faults)]
+        return [f"{first} {len(self.load)} steps of load", *(str(fault) for fault in self.faults)]
 
 
 def draw_plan(seed: int) -> SimulationPlan:

@@ -20,9 +20,10 @@ from aiohttp import web_app
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.checks.rest import NoRest, await_rest, list_all
 from eventd.simulation.checks.tables import StoredTables, differences
+from eventd.simulation.checks.topics import TopicReference, may_renew
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.faults.inflict import Misfortune, NoStart
-from eventd.simulation.load.kinds import perform_load
+from eventd.simulation.load.kinds import look_at, perform_load
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.world.loop import BEGIN, Stuck
 from eventd.simulation.world.requests import ApiClient
@@ -107,12 +108,19 @@ class SimulationRun:
         self._span = (begin, world.loop.time())
         await self.misfortune.calm()
         await await_rest(world)
+        for client in world.clients.values():
+            await client.life.start(self._look_at_last(client))
         return {name: await client.life.start(_list(world, client)) for name, client in world.clients.items()}
 
     def _look(self, name: str) -> None:
         """Ask a node that has started again for all of its events."""
         client = self.world.clients[name]
         client.life.start(list_all(self.world, client))
+        client.life.start(look_at(self.world, client, self.plan.load))
+
+    async def _look_at_last(self, client: ApiClient) -> None:
+        if not await look_at(self.world, client, self.plan.load):
+            raise NoRest(f"{client.machine.name} does not list its topics")
 
     async def _stop(self) -> None:
         for machine in self.world.machines.values():
@@ -122,10 +130,15 @@ class SimulationRun:
     def _judge(self, final: dict[str, list[dict[str, Any]]]) -> list[Violation]:
         topology = self.plan.topology
         found = list(self._reference().violations(final))
+        for name in topology.nodes:
+            found += TopicReference(self.world.journal, name, BEGIN).violations()
         at = self.world.loop.time() - BEGIN
         files = {name: machine.disk.folder / "eventd.db" for name, machine in self.world.machines.items()}
-        epochs = self.world.journal.epochs
-        stored = {name: StoredTables(name, file, topology, at, epochs(name)) for name, file in files.items()}
+        losable = losable_epochs(self.world.journal, self.plan.load)
+        stored = {
+            name: StoredTables(name, file, topology, at, self.world.journal.epochs(name) + losable.get(name, 0))
+            for name, file in files.items()
+        }
         for tables in stored.values():
             found += tables.violations()
             self.result.delivered += tables.delivered(*self._span)
@@ -149,7 +162,7 @@ class SimulationRun:
 
     def _figures(self) -> None:
         found, world = self.result, self.world
-        found.units = len(self.plan.load)
+        found.units = sum(step.kind == "emit" for step in self.plan.load)
         good = [asked for asked in world.journal.of("emit") if asked.is_good]
         found.units_acknowledged = len(good)
         found.faults = self.misfortune.inflicted

@@ -16,6 +16,7 @@ from eventd.simulation.world.journal import Asked, Journal
 from eventd.simulation.world.topology import Topology
 
 _NOT_FOUND = 404
+_OF_GROUP = ("emit", "list", "links")
 _STORED = ("new", "refreshed", "duplicate")
 
 
@@ -82,7 +83,7 @@ class AnswerReference:
     def _lost_resources(self) -> Iterator[Violation]:
         """V3: a node that has taken its resources keeps them."""
         taken = {asked.host: asked.answered_at for asked in self._journal.of("apply") if asked.is_good}
-        for asked in self._journal.asked:
+        for asked in (each for kind in _OF_GROUP for each in self._journal.of(kind)):
             if asked.status == _NOT_FOUND and asked.asked_at > taken.get(asked.host, asked.asked_at):
                 yield self._found("V3", asked.host, "the applied resources are lost", asked.answered_at)
                 return

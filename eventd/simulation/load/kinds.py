@@ -7,34 +7,56 @@ from typing import Final
 
 from eventd.simulation.load.emits import Emits
 from eventd.simulation.load.step import LoadKind, LoadStep
+from eventd.simulation.load.topic_writes import TopicWrites
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import ChanceStreams, Stream
 from eventd.simulation.world.topology import Topology
 from eventd.simulation.world.world import SimulatedWorld
 
-KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (Emits(),)}
+ALWAYS: Final = Emits()
+"""The kind of load that every run has."""
+KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, TopicWrites())}
 """The kinds of load by their names."""
 
 
 def draw_load(streams: ChanceStreams, topology: Topology, seconds: float) -> list[LoadStep]:
-    """Return the load of all clients, each host and kind from a stream of its own, by time."""
+    """Return the load of all clients, each host and kind from a stream of its own, by time.
+
+    Half of the kinds, drawn by the seed, are left out.
+    """
+    kinds = [kind for kind in KINDS.values() if kind is ALWAYS or streams.of(f"load {kind.name}").random() < 0.5]
     steps: list[LoadStep] = []
     for host in topology.nodes:
-        for kind in KINDS.values():
+        for kind in kinds:
             stream: Stream = streams.of(f"load {kind.name} {host}")
             steps += kind.draw(stream, topology, host, seconds)
     return sorted(steps, key=lambda step: step.at)
 
 
 async def perform_load(world: SimulatedWorld, steps: Sequence[LoadStep]) -> None:
-    """Do what is planned: each client does its steps one after the other, none before its time."""
+    """Do what is planned: each client does its steps of a kind one after the other, none before its time."""
     begin = world.loop.time()
     tasks = []
     for host, client in world.clients.items():
-        own = [step for step in steps if step.host == host]
-        tasks.append(client.life.start(_perform(world, client, own, begin)))
+        for kind in KINDS:
+            if own := steps_of(steps, host, kind):
+                tasks.append(client.life.start(_perform(world, client, own, begin)))
     for task in tasks:
         await task
+
+
+def steps_of(steps: Sequence[LoadStep], host: str, kind: str) -> list[LoadStep]:
+    """Return the steps of one kind at one host."""
+    return [step for step in steps if (step.host, step.kind) == (host, kind)]
+
+
+async def look_at(world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
+    """Ask a node for everything that the load has left there; return whether it has answered all of it."""
+    answered = True
+    for name, kind in KINDS.items():
+        if own := steps_of(steps, client.machine.name, name):
+            answered = await kind.look(world, client, own) and answered
+    return answered
 
 
 async def _perform(world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep], begin: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -36,4 +36,11 @@ class LoadKind(Protocol):
 
     async def perform(self, world: SimulatedWorld, client: ApiClient, step: LoadStep) -> None:
         """Do one step, as the process of the client."""
+        ...
+
+    async def look(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
+        """Ask for everything that the steps have left at the node; return whether it has answered all of it.
+
+        It is called whenever the node has started again, and at rest.
+        """
         ...

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+CHANGES: Final = ("emit", "write", "claim", "ack", "nack")
+"""The kinds of questions whose answers acknowledge something that the node must keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +15,7 @@ class Asked:
     """A question to the node of `host`, and its answer. Times are those of the loop, in seconds.
 
     `status` is 0 without an answer: the question may have had its effect or not. `life` is the number of the process
-    that ran when the question was asked; 0: none.
+    that ran when the question was asked; 0: none. `path` is what the question was sent to.
     """
 
     kind: str
@@ -23,6 +26,7 @@ class Asked:
     question: Any
     answer: Any
     life: int = 0
+    path: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -34,7 +38,7 @@ class Asked:
 class Journal:
     """The questions of one run, and what happened to its machines as (time, what, host), both in order.
 
-    `listeners` are called with the host of each emit that is acknowledged, at that moment.
+    `listeners` are called with the host of each change that is acknowledged, at that moment.
     """
 
     asked: list[Asked] = field(default_factory=list)
@@ -44,7 +48,7 @@ class Journal:
     def add(self, asked: Asked) -> None:
         """Write down a question with its answer."""
         self.asked.append(asked)
-        if asked.kind == "emit" and asked.is_good:
+        if asked.kind in CHANGES and asked.is_good:
             for listener in list(self.listeners):
                 listener(asked.host)
 

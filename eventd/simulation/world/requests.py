@@ -44,9 +44,10 @@ class ApiClient:
         self._pool = Pool(loop.time)
 
     async def ask(self, kind: str, method: str, path: str, document: Any = None, *, seconds: float = 10.0) -> Reply:
-        """Ask the node, and return its answer."""
+        """Ask the node, and return its answer. `path` is one of the administration's API, or begins with `/v0`."""
         body = b"" if document is None else msgspec.json.encode(document)
-        head = f"{method} /api/v1{path} HTTP/1.1\r\nHost: {self.machine.address}:{API_PORT}\r\n"
+        prefix = "" if path.startswith("/v0/") else "/api/v1"
+        head = f"{method} {prefix}{path} HTTP/1.1\r\nHost: {self.machine.address}:{API_PORT}\r\n"
         if document is not None:
             head += "Content-Type: application/json\r\n"
         head += f"Content-Length: {len(body)}\r\n\r\n"
@@ -54,7 +55,17 @@ class ApiClient:
         reply = await self._exchange(head.encode(), body, seconds)
         number = life.number if life is not None and not life.is_dead else 0
         self._journal.add(
-            Asked(kind, self.machine.name, asked_at, self._loop.time(), reply.status, document, reply.document, number)
+            Asked(
+                kind,
+                self.machine.name,
+                asked_at,
+                self._loop.time(),
+                reply.status,
+                document,
+                reply.document,
+                number,
+                path,
+            )
         )
         return reply
 
