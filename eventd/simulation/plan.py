@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,12 +38,12 @@ class SimulationPlan:
         return [f"{first} {len(self.load)} steps of load", *(str(fault) for fault in self.faults)]
 
 
-def draw_plan(seed: int) -> SimulationPlan:
-    """Return the plan of a seed: the same on every machine."""
+def draw_plan(seed: int, kinds: Collection[str] = ()) -> SimulationPlan:
+    """Return the plan of a seed: the same on every machine. With `kinds`, it has these kinds of load."""
     streams = ChanceStreams(seed)
     topology = draw_topology(streams.of("topology"))
     seconds = streams.of("length").choices(LENGTHS, (5, 3, 1))[0]
-    load = draw_load(streams, topology, seconds)
+    load = draw_load(streams, topology, seconds, kinds)
     return SimulationPlan(seed, topology, load, draw_faults(streams, topology, seconds))
 
 

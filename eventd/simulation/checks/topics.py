@@ -80,16 +80,16 @@ class TopicReference:
                 yield self._found("V3", f"{topic}: record {lost[0]} of {write.durability} acknowledged and lost", at)
             elif len(lost) < len(write.seqs):
                 yield self._found("V3", f"{topic}: a part of the write of record {lost[0]} is lost", at)
-            elif listing.answer["epoch"] in self._epochs_before(topic, write.answered_at):
+            elif _log_epoch(listing) in self._epochs_before(write.answered_at):
                 yield self._found("V3", f"{topic}: record {lost[0]} is lost without a new epoch", at)
 
     def _lost_power(self, begin: float, end: float) -> bool:
         return any(begin <= at <= end for at in self._power)
 
-    def _epochs_before(self, topic: str, at: float) -> set[str]:
-        """Return the epochs in which the topic was listed before the power loss that follows."""
+    def _epochs_before(self, at: float) -> set[str]:
+        """Return the epochs of the log that were seen before the power loss that follows."""
         until = min((each for each in self._power if each >= at), default=0.0)
-        return {each.answer["epoch"] for each in self._listings if each.path == topic and each.answered_at <= until}
+        return {_log_epoch(each) for each in self._listings if each.answered_at <= until} - {""}
 
     def _changed(self) -> Iterator[Violation]:
         """V7: a seq of an epoch has one record for ever."""
@@ -106,7 +106,7 @@ class TopicReference:
         """V16: a new epoch has a power loss before it."""
         listed = [each for each in self._listings if each.answer["epoch"]]
         for before, later in itertools.pairwise(listed):
-            epochs = before.answer["epoch"].partition(":")[0], later.answer["epoch"].partition(":")[0]
+            epochs = _log_epoch(before), _log_epoch(later)
             if epochs[0] != epochs[1] and not self._lost_power(before.asked_at, later.answered_at):
                 yield self._found("V16", f"epoch {epochs[1]} without a loss", later.answered_at)
                 return
@@ -142,7 +142,8 @@ class TopicReference:
 
     def _is_answered_by(self, asked_at: float, until: float) -> bool:
         """Return whether what was asked at a time was answered before another one."""
-        answers = [(each.asked_at, each.answered_at) for each in (*self._writes, *self._emits)]
+        answers = [(each.asked_at, each.answered_at) for each in self._writes]
+        answers += [(each.asked_at, each.answered_at) for each in self._emits]
         return any(asked == asked_at and answered <= until for asked, answered in answers)
 
 
@@ -161,6 +162,12 @@ def _write_of(asked: Asked) -> TopicWrite:
 def _is_left(write: TopicWrite, final: dict[str, dict[int, int]]) -> bool:
     listed = final.get(write.topic, {})
     return all(listed.get(seq) == number for number, seq in write.seqs.items())
+
+
+def _log_epoch(listing: Asked) -> str:
+    """Return the epoch of the whole log; empty if the topic does not exist."""
+    epoch: str = listing.answer["epoch"]
+    return epoch.partition(":")[0]
 
 
 def numbers_of(listing: Asked) -> dict[int, int]:

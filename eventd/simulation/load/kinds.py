@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from eventd.simulation.load.emits import Emits
@@ -19,12 +19,15 @@ KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, TopicW
 """The kinds of load by their names."""
 
 
-def draw_load(streams: ChanceStreams, topology: Topology, seconds: float) -> list[LoadStep]:
+def draw_load(
+    streams: ChanceStreams, topology: Topology, seconds: float, names: Collection[str] = ()
+) -> list[LoadStep]:
     """Return the load of all clients, each host and kind from a stream of its own, by time.
 
-    Half of the kinds, drawn by the seed, are left out.
+    Half of the kinds, drawn by the seed, are left out; with `names`, all others are.
     """
-    kinds = [kind for kind in KINDS.values() if kind is ALWAYS or streams.of(f"load {kind.name}").random() < 0.5]
+    chosen = names or [name for name in KINDS if streams.of(f"load {name}").random() < 0.5]
+    kinds = [kind for kind in KINDS.values() if kind is ALWAYS or kind.name in chosen]
     steps: list[LoadStep] = []
     for host in topology.nodes:
         for kind in kinds:
@@ -38,9 +41,8 @@ async def perform_load(world: SimulatedWorld, steps: Sequence[LoadStep]) -> None
     begin = world.loop.time()
     tasks = []
     for host, client in world.clients.items():
-        for kind in KINDS:
-            if own := steps_of(steps, host, kind):
-                tasks.append(client.life.start(_perform(world, client, own, begin)))
+        own = [steps_of(steps, host, kind) for kind in KINDS]
+        tasks += [client.life.start(_perform(world, client, each, begin)) for each in own if each]
     for task in tasks:
         await task
 

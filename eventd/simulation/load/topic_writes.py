@@ -18,7 +18,9 @@ KEY_MILLISECONDS: Final = 86_400_000
 """How long a key is remembered: longer than any wall time is wrong."""
 _SIZES: Final = ((1, 1), (2, 5), (6, 40))
 _PAUSES: Final = (0.2, 0.4, 0.8, 1.6, 3.2)
-_READS: Final = 0.2
+_BURST: Final = 0.01
+"""Mean seconds between writes that follow each other at once, before anything else has synced the disk."""
+_READS: Final = 0.3
 """The share of steps that only read a topic."""
 
 
@@ -29,7 +31,7 @@ class TopicWrites:
 
     def draw(self, stream: Stream, topology: Topology, host: str, seconds: float) -> Iterator[LoadStep]:
         topics = {f"{name}-records": name for name in stream.sample(CLASSES, stream.randint(1, len(CLASSES)))}
-        mean = stream.choice((0.2, 0.5, 1.0))
+        mean = stream.choice((0.4, 1.0, 2.0))
         number = 0
         at = stream.expovariate(1 / mean)
         while at < seconds:
@@ -42,7 +44,7 @@ class TopicWrites:
                 data |= {"first": number, "count": count, "key": key, "tries": tries}
                 number += count
             yield LoadStep(round(at, 6), self.name, host, data)
-            at += stream.expovariate(1 / mean)
+            at += stream.expovariate(1 / (mean if stream.random() < 0.5 else _BURST))
 
     async def perform(self, world: SimulatedWorld, client: ApiClient, step: LoadStep) -> None:
         topic = step.data["topic"]

@@ -1,0 +1,43 @@
+"""Loads beside emits: runs with each of them violate nothing, and bugs in what they use are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eventd.simulation.faults.fault import Fault, FaultKind
+from eventd.simulation.plan import SimulationPlan, draw_plan
+from eventd.simulation.run import play
+from tests.support.seeded_load_bugs import LOAD_BUGS
+
+SEEDS = {"write": (1, 6)}
+"""Seeds of short runs, by the kind of load."""
+FOUND_BY = {"keep_epochs": ("write", 1, "V3"), "forget_keys": ("write", 6, "V5")}
+"""The kind of load and the seed that find each seeded bug, and the invariant that they must name."""
+
+
+def with_power_losses(plan: SimulationPlan) -> SimulationPlan:
+    """Return a plan whose machines lose their power again and again, each time at an answer."""
+    times = [0.5 + number for number in range(5)]
+    nodes = plan.topology.nodes
+    losses = [Fault(at, FaultKind.AT_ANSWER, node, 0.1, mode="power", number=3) for at in times for node in nodes]
+    return replace(plan, faults=losses)
+
+
+@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind, seeds in SEEDS.items() for seed in seeds])
+def test_a_run_with_a_kind_of_load_violates_nothing(kind: str, seed: int, tmp_path: Path) -> None:
+    result = play(with_power_losses(draw_plan(seed, [kind])), within=tmp_path)
+    assert result.violations == []
+    assert result.power_losses > 0
+
+
+@pytest.mark.parametrize("bug", LOAD_BUGS)
+def test_a_seeded_bug_is_found_by_its_load(bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, seed, invariant = FOUND_BY[bug]
+    plan = draw_plan(seed, [kind])
+    if bug == "keep_epochs":
+        plan = with_power_losses(plan)
+    LOAD_BUGS[bug](monkeypatch)
+    assert invariant in {violation.invariant for violation in play(plan, within=tmp_path).violations}

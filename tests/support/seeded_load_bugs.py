@@ -1,0 +1,31 @@
+"""Bugs that the simulated clients of topics have to find, as patches of the product."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from eventd.log.core import eventlog
+from eventd.log.core.head import Recovery, read_head, read_instance
+from eventd.log.topics.write import Write
+from eventd.store.engine.database import Connection
+from eventd.store.engine.head_file import HeadMark
+from tests.support.seeded_bugs import Patch
+
+
+def keep_epochs(patch: pytest.MonkeyPatch) -> None:
+    """Begin no new epoch after a loss."""
+
+    def recover_as_is(conn: Connection, _acknowledged: HeadMark | None) -> Recovery:
+        return Recovery(read_head(conn), read_instance(conn), "")
+
+    patch.setattr(eventlog, "recover", recover_as_is)
+
+
+def forget_keys(patch: pytest.MonkeyPatch) -> None:
+    """Do not keep the idempotency keys of writes."""
+    patch.setattr(Write, "_remember", lambda *_: None)
+
+
+LOAD_BUGS: Final[dict[str, Patch]] = {bug.__name__: bug for bug in (keep_epochs, forget_keys)}
