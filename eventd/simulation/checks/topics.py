@@ -6,6 +6,7 @@ A record has a number, which is unique at its node, so that it is recognised whe
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -42,6 +43,7 @@ class TopicReference:
         self._host = host
         self._begin = begin
         self._power = [at for at, what, machine in journal.changes if what == "power" and machine == host]
+        self._commands = [at for at, what, machine in journal.changes if what == "epoch" and machine == host]
         self._writes = [_write_of(asked) for asked in _own(journal, "write", host) if asked.is_good]
         self._emits = [asked for asked in _own(journal, "emit", host) if asked.is_good]
         self._listings = _own(journal, LISTING, host)
@@ -86,6 +88,9 @@ class TopicReference:
     def _lost_power(self, begin: float, end: float) -> bool:
         return any(begin <= at <= end for at in self._power)
 
+    def _is_renewed(self, begin: float, end: float) -> bool:
+        return self._lost_power(begin, end) or any(begin <= at <= end for at in self._commands)
+
     def _epochs_before(self, at: float) -> set[str]:
         """Return the epochs of the log that were seen before the power loss that follows."""
         until = min((each for each in self._power if each >= at), default=0.0)
@@ -103,11 +108,11 @@ class TopicReference:
                     return
 
     def _epochs(self) -> Iterator[Violation]:
-        """V16: a new epoch has a power loss before it."""
+        """V16: a new epoch has a power loss or an operator's command before it."""
         listed = [each for each in self._listings if each.answer["epoch"]]
         for before, later in itertools.pairwise(listed):
             epochs = _log_epoch(before), _log_epoch(later)
-            if epochs[0] != epochs[1] and not self._lost_power(before.asked_at, later.answered_at):
+            if epochs[0] != epochs[1] and not self._is_renewed(before.asked_at, later.answered_at):
                 yield self._found("V16", f"epoch {epochs[1]} without a loss", later.answered_at)
                 return
 
@@ -175,7 +180,7 @@ def numbers_of(listing: Asked) -> dict[int, int]:
     return {each["$seq"]: each["data"]["number"] for each in listing.answer["records"]}
 
 
-def may_renew(journal: Journal, steps: Sequence[LoadStep]) -> set[str]:
-    """Return the nodes whose logs may begin a new epoch: those that lost power, and whose load does not wait for it."""
+def losable_epochs(journal: Journal, steps: Sequence[LoadStep]) -> dict[str, int]:
+    """Return, by node, how many epochs its log may begin because a power loss takes what does not wait for the disk."""
     unsynced = {step.host for step in steps if step.data.get("durability", _DURABLE) != _DURABLE}
-    return unsynced & {host for _, what, host in journal.changes if what == "power"}
+    return Counter(host for _, what, host in journal.changes if what == "power" and host in unsynced)

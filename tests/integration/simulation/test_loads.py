@@ -14,7 +14,7 @@ from tests.support.seeded_load_bugs import LOAD_BUGS
 
 SEEDS = {"write": (1, 6)}
 """Seeds of short runs, by the kind of load."""
-FOUND_BY = {"keep_epochs": ("write", 1, "V3"), "forget_keys": ("write", 6, "V5")}
+FOUND_BY = {"keep_epochs": ("write", 1, "V3"), "forget_keys": ("write", 20, "V5")}
 """The kind of load and the seed that find each seeded bug, and the invariant that they must name."""
 
 
