@@ -27,7 +27,7 @@ FOUND_BY = {
     "acknowledge_before_commit": (2, "V3"),
     "leave_out_syncs": (4, "V3"),
     "move_cursor_without_receipt": (6, "V4"),
-    "settle_out_of_order": (6, "V8"),
+    "settle_out_of_order": (2, "V8"),
     "take_batches_ahead": (19, "V6"),
     "forget_receipts": (2, "V9"),
     "forget_ids": (5, "V5"),
