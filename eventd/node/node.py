@@ -74,6 +74,7 @@ from eventd.settings.identity import identify_file, identify_server
 from eventd.settings.model import Endpoint, Settings
 from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
+from eventd.store.engine.failed_sync import RewriteFile, rewrite_file
 from eventd.store.engine.space import shortage
 from eventd.store.rows.keys import read_keys
 from eventd.store.schema.migrations import require_current
@@ -92,7 +93,8 @@ class Node:
     takes over its `claim` on the database. The API is served on `sockets`, which listen already, or else on the
     configured address, and also on the `local` socket, if there is one, which a whole node binds, publishes and closes.
     `threads` creates every thread pool but the loop's default executor, which the loop itself provides, and `boot_id`
-    identifies the boot of the machine (empty: it is read): a simulation passes its own.
+    identifies the boot of the machine (empty: it is read), and `rewrite` writes a file anew: a simulation passes its
+    own.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Node:
         local: LocalSocket | None = None,
         threads: ThreadFactory = THREADS,
         boot_id: str = "",
+        rewrite: RewriteFile = rewrite_file,
     ) -> None:
         self.settings = settings
         self.keys = Keys.of(settings, clock)
@@ -121,7 +124,9 @@ class Node:
         self._share = share
         self._sockets = sockets
         self._local = local
-        self._open_database = partial(Database, settings.database_url, chance=chance, threads=threads, boot_id=boot_id)
+        self._open_database = partial(
+            Database, settings.database_url, chance=chance, threads=threads, boot_id=boot_id, rewrite=rewrite
+        )
         self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []

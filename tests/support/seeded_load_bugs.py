@@ -10,6 +10,7 @@ from eventd.log.core import eventlog
 from eventd.log.core.head import Recovery, read_head, read_instance
 from eventd.log.topics.write import Write
 from eventd.store.engine.database import Connection
+from eventd.store.engine.failed_sync import FailedSync
 from eventd.store.engine.head_file import HeadMark
 from tests.support.seeded_bugs import Patch
 
@@ -28,4 +29,9 @@ def forget_keys(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Write, "_remember", lambda *_: None)
 
 
-LOAD_BUGS: Final[dict[str, Patch]] = {bug.__name__: bug for bug in (keep_epochs, forget_keys)}
+def trust_failed_syncs(patch: pytest.MonkeyPatch) -> None:
+    """Do not write the write-ahead log anew after a failed flush."""
+    patch.setattr(FailedSync, "make_good", lambda *_: None)
+
+
+LOAD_BUGS: Final[dict[str, Patch]] = {bug.__name__: bug for bug in (keep_epochs, forget_keys, trust_failed_syncs)}

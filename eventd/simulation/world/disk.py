@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from enum import StrEnum
@@ -81,6 +83,15 @@ class Disk:
         else:
             self.writes += not code
         return code
+
+    def rewrite(self, path: Path) -> None:
+        """Write a file of the machine again, as it is, and flush it. Raises OSError."""
+        if path.name not in self._files:
+            return
+        if self.fault is not DiskFault.NONE:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._files[path.name].write(0, path.read_bytes())
+        self._files[path.name].sync()
 
     # --- restarts of the machine ----------------------------------------------------------------------------------
 

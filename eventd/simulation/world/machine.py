@@ -128,7 +128,15 @@ class Machine:
             self._migrate(settings.database_url, chance, pool, boot)
             clock = VirtualClock(self._loop, self.wall)
             sockets = cast(Any, [SimulatedSocket(self.address, API_PORT)])
-            node = Node(settings, clock=clock, chance=chance, sockets=sockets, threads=pool, boot_id=boot)
+            node = Node(
+                settings,
+                clock=clock,
+                chance=chance,
+                sockets=sockets,
+                threads=pool,
+                boot_id=boot,
+                rewrite=self.disk.rewrite,
+            )
             life.kept.append(node)
             await node.start()
             return node
@@ -179,7 +187,7 @@ class Machine:
 
     def _migrate(self, url: str, chance: StreamChance, pool: ThreadFactory, boot: str) -> None:
         """Bring the database to the newest schema, as the daemon does before it starts a node."""
-        database = Database(url, chance=chance, threads=pool, boot_id=boot)
+        database = Database(url, chance=chance, threads=pool, boot_id=boot, rewrite=self.disk.rewrite)
         try:
             refuse_foreign(database.path)
             if database.read_now(pending):

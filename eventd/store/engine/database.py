@@ -24,6 +24,7 @@ from eventd.store.engine.changes import ChangeSource, FileChanges, Notifications
 from eventd.store.engine.claim import DatabaseClaim, read_claims
 from eventd.store.engine.connection import DatabaseConnection, Kind, ProcessFacts
 from eventd.store.engine.engines import KEPT_BY_WRITER, Engine, SqliteEngine, open_engine
+from eventd.store.engine.failed_sync import FailedSync, RewriteFile, rewrite_file
 from eventd.store.engine.fence import ClaimCheck, session_name
 from eventd.store.engine.file_guard import FileGuard
 from eventd.store.engine.head_file import HeadFile
@@ -52,8 +53,8 @@ class Database:
     when it does not respond, and `DatabaseUnusable` when the file is not a database; the last two on first use.
     `shared`: other processes write to it constantly. `claim` names the claim of this node; unless it is held, new
     Postgres sessions are refused. `threads` creates the thread pools, and `boot_id` identifies the boot of the machine
-    (empty: it is read); a simulation passes its own. A node passes its `chance`; commands, and the many tests that need
-    no seed, leave it out.
+    (empty: it is read), and `rewrite` writes a file anew; a simulation passes its own. A node passes its `chance`;
+    commands, and the many tests that need no seed, leave it out.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Database:
         chance: Chance = SYSTEM,
         threads: ThreadFactory = THREADS,
         boot_id: str = "",
+        rewrite: RewriteFile = rewrite_file,
     ) -> None:
         self.url = parse_url(url)
         self.chance = chance
@@ -74,6 +76,7 @@ class Database:
         """How often a restart of SQLite's write-ahead log was tried."""
         self.kind: Kind = "sqlite" if isinstance(self.url, SqliteUrl) else "postgresql"
         self.file_guard = FileGuard(self.path)
+        self._failed_sync = FailedSync(self.path, rewrite)
         self._label = self.label()
         self._writer_lock = WriterLock(self.path, LOCK_SECONDS) if shared and self.path else None
         writing = self._open_engine(0, ProcessFacts(chance, boot_id or read_boot_id(chance)))
@@ -112,7 +115,7 @@ class Database:
         If it is not `durable`, the commit reaches the disk a little later, or with the next durable one.
         """
         turn = nullcontext() if self._writer_lock is None else self._writer_lock.hold()
-        with turn, translated(self._label), self._writing.use() as conn:
+        with turn, translated(self._label), self._writing.use() as conn, self._failed_sync.noted():
             if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
                 conn.driver.execute(
                     f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"
@@ -121,6 +124,7 @@ class Database:
             with conn.begun(BEGIN_WRITING if self.kind == "sqlite" else ""):
                 if self.kind != "sqlite" and not durable:
                     conn.driver.execute("SET LOCAL synchronous_commit = off")
+                self._failed_sync.make_good(self._label)
                 yield conn
                 self.file_guard.require()  # otherwise it would be acknowledged without being stored
 
@@ -229,7 +233,8 @@ class Database:
 
     def _pragma(self, kept: ThreadConnections, text: str, patience: float = LOCK_SECONDS) -> Any:
         turn = nullcontext() if self._writer_lock is None or kept is self._reading else self._writer_lock.hold()
-        with turn, translated(self._label), kept.use() as conn:  # a checkpoint cannot run in a transaction
+        noted = self._failed_sync.noted()
+        with turn, translated(self._label), kept.use() as conn, noted:  # a checkpoint cannot run in a transaction
             try:
                 conn.driver.execute(f"PRAGMA busy_timeout={patience * 1000:.0f}")
                 return conn.driver.execute(f"PRAGMA {text}").fetchone()

@@ -14,7 +14,11 @@ from tests.support.seeded_load_bugs import LOAD_BUGS
 
 SEEDS = {"write": (1, 6)}
 """Seeds of short runs, by the kind of load."""
-FOUND_BY = {"keep_epochs": ("write", 1, "V3"), "forget_keys": ("write", 20, "V5")}
+FOUND_BY = {
+    "keep_epochs": ("write", 1, "V3"),
+    "forget_keys": ("write", 20, "V5"),
+    "trust_failed_syncs": ("write", 1, "V3"),
+}
 """The kind of load and the seed that find each seeded bug, and the invariant that they must name."""
 
 
@@ -24,6 +28,23 @@ def with_power_losses(plan: SimulationPlan) -> SimulationPlan:
     nodes = plan.topology.nodes
     losses = [Fault(at, FaultKind.AT_ANSWER, node, 0.1, mode="power", number=3) for at in times for node in nodes]
     return replace(plan, faults=losses)
+
+
+def with_failed_syncs(plan: SimulationPlan) -> SimulationPlan:
+    """Return a plan in which the disks fail to sync, are sound again, and then the machines lose their power."""
+    faults = [Fault(1.0, FaultKind.DISK, node, 0.6, mode="sync") for node in plan.topology.nodes]
+    return replace(plan, faults=[*faults, *(Fault(3.0, FaultKind.POWER, node, 0.2) for node in plan.topology.nodes)])
+
+
+CHANGED = {"keep_epochs": with_power_losses, "trust_failed_syncs": with_failed_syncs}
+"""The faults that a seeded bug needs, if they are not those of its seed."""
+
+
+@pytest.mark.parametrize("seed", [1, 10])
+def test_what_is_acknowledged_after_a_failed_sync_outlives_a_power_loss(seed: int, tmp_path: Path) -> None:
+    result = play(with_failed_syncs(draw_plan(seed, ["write"])), within=tmp_path)
+    assert result.violations == []
+    assert result.power_losses > 0
 
 
 @pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind, seeds in SEEDS.items() for seed in seeds])
@@ -36,8 +57,6 @@ def test_a_run_with_a_kind_of_load_violates_nothing(kind: str, seed: int, tmp_pa
 @pytest.mark.parametrize("bug", LOAD_BUGS)
 def test_a_seeded_bug_is_found_by_its_load(bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, seed, invariant = FOUND_BY[bug]
-    plan = draw_plan(seed, [kind])
-    if bug == "keep_epochs":
-        plan = with_power_losses(plan)
+    plan = CHANGED.get(bug, lambda unchanged: unchanged)(draw_plan(seed, [kind]))
     LOAD_BUGS[bug](monkeypatch)
     assert invariant in {violation.invariant for violation in play(plan, within=tmp_path).violations}
