@@ -92,9 +92,8 @@ class Node:
     Call `start`, then `run_until_stopped`; `stop` drains and closes. The node ends with an error when another node
     takes over its `claim` on the database. The API is served on `sockets`, which listen already, or else on the
     configured address, and also on the `local` socket, if there is one, which a whole node binds, publishes and closes.
-    `threads` creates every thread pool but the loop's default executor, which the loop itself provides, and `boot_id`
-    identifies the boot of the machine (empty: it is read), and `rewrite` writes a file anew: a simulation passes its
-    own.
+    `threads` creates every thread pool but the loop's default executor, `boot_id` identifies the boot of the machine
+    (empty: it is read), and `rewrite` writes a file anew: a simulation passes its own.
     """
 
     def __init__(
@@ -124,9 +123,8 @@ class Node:
         self._share = share
         self._sockets = sockets
         self._local = local
-        self._open_database = partial(
-            Database, settings.database_url, chance=chance, threads=threads, boot_id=boot_id, rewrite=rewrite
-        )
+        database = partial(Database, settings.database_url, chance=chance, threads=threads)
+        self._open_database = partial(database, boot_id=boot_id, rewrite=rewrite)
         self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -473,7 +471,7 @@ class Node:
     async def run_until_stopped(self) -> None:
         """Return once `stop` was requested; raise when a part fails that the node cannot run without."""
         waits: set[asyncio.Future[Any]] = {
-            self.supervisor.spawn(self._stopped.wait(), "stopped"),  # awaited here
+            self.supervisor.spawn(self._stopped.wait(), "stopped"),
             self.supervisor.failed,
         }
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
