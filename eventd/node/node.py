@@ -470,11 +470,8 @@ class Node:
 
     async def run_until_stopped(self) -> None:
         """Return once `stop` was requested; raise when a part fails that the node cannot run without."""
-        waits: set[asyncio.Future[Any]] = {
-            self.supervisor.spawn(self._stopped.wait(), "stopped"),
-            self.supervisor.failed,
-        }
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        stopped: asyncio.Future[Any] = self.supervisor.spawn(self._stopped.wait(), "stopped")  # awaited here
+        await asyncio.wait((stopped, self.supervisor.failed), return_when=asyncio.FIRST_COMPLETED)
         if self.supervisor.failed.done():
             self.supervisor.failed.result()
 
