@@ -226,7 +226,7 @@ def test_wide_rows_show_the_payload_and_nothing_that_steers_the_terminal(edge: C
         "VIA",
         "RETURNED",
         "HISTORY",
-        "REFUTED",
+        "MARK",
         "DEDUPE_KEY",
         "PAYLOAD",
     ]
