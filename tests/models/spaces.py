@@ -80,6 +80,7 @@ WHOLE = [
         live=True,
     ),
     Space("a link: 2 events, 2 crashes, every fault once", LinkModel(crashes=2, restores_sender=1)),
+    Space("a link: 3 events, 2 crashes, every fault once", LinkModel(events=3, crashes=2, restores_sender=1)),
     Space(
         "a link: 3 events, 2 crashes, the receiver restored, a late batch",
         LinkModel(events=3, crashes=2, epochs=0, twice=0),
