@@ -45,7 +45,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_cursors import SUBSCRIBER
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.runs import read_runs
-from eventd.text.quoting import MOST
+from eventd.text.arguments import as_argument
 
 RECENT = 5
 """Maximum number of dead letters, and of runs, that a description shows."""
@@ -226,7 +226,7 @@ def find_resource(conn: Connection, params: OneResource) -> StoredResource:
         hint = f"declared: {_first_names(known)}" if known else f"no {kind} is declared"
         hint = _undeclared_hint(conn, kind, params.name) or hint
         if params.name.startswith(SUBSCRIBER) and kind == EVENT_CALLBACK.name:
-            hint = SUBSCRIBER_HINT.format(name=params.name[:MOST])
+            hint = SUBSCRIBER_HINT.format(name=as_argument(params.name, "NAME"))
         raise NotFound(f"{kind}/{params.name} does not exist", hint=hint)
     if len(found) > 1:
         what = f"{identity_of(found[0])} exists in {' and in '.join(row.api_version for row in found)}"

@@ -70,6 +70,8 @@ def test_the_name_of_a_subscriber_is_explained_wherever_it_does_not_fit(routerct
         found = routerctl(*command, code=3)
         assert "a subscriber of the Routemaster surface" in found.err
         assert "routerctl callback describe rm/app--1" in found.err
+    found = routerctl("get", "ec", "rm/a; reboot", code=3)
+    assert "routerctl callback describe 'rm/a; reboot'" in found.err, "which can be pasted"
     for command in (["describe", "rm/app--1"], ["pause", "rm/app--1"], ["attempts", "rm/app--1"]):
         found = routerctl("callback", *command, code=3)
         assert "the Routemaster surface has no subscriber 'app--1'" in found.err
