@@ -242,6 +242,13 @@ class UnprovenNote(HistoryError):
     """A note without a valid signature of the key that is known, or of another tree than that of the key."""
 
 
+class NotWitnessed(UnprovenNote):
+    """A checkpoint that may be true and is not cosigned, because of a limit or of what is held: no fault of its
+    sender, which offers it again."""
+
+    is_fault = False
+
+
 class KeyChanged(HistoryError):
     """A node shows another key of its history than the one that is known, without the old key's signature."""
 

@@ -260,7 +260,8 @@ class Offering:
                 await ours.log.database.write(forget_witness, due.tree.id, node)
                 return True
         if error is not None and untold.reason not in (BUSY, OLDER):
-            await self._note_state(due, REFUSED, f"{error.code}: {error.message}")
+            code = "" if error.code == HistoryError.code else f"{error.code}: "  # it says nothing: limits have it, too
+            await self._note_state(due, REFUSED, f"{code}{error.message}")
         raise untold
 
     async def _offer_files(self, key: NoteKey) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from eventd.log.history.trees import MINUTE
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, insert_row, replacing
 from federation.history.entries import OpeningEntry
@@ -156,6 +157,7 @@ def _keep(
 def note_refused_key(conn: Connection, topic_id: int, node: str, kind: str, shown: bytes, pins: Pins, now: int) -> bool:
     """Record that a node has shown another key than the known one; return whether that is new.
 
+    It is recorded once a minute at most: who has a shared secret can show a new key in each message.
     Of a key that is declared and was never shown, as after a reset, nothing is stored before. The row then has no key:
     a wrong declaration must not be known when it is withdrawn.
     """
@@ -164,9 +166,9 @@ def note_refused_key(conn: Connection, topic_id: int, node: str, kind: str, show
         insert_row(conn, "history_keys", row | {"pin": None, "learned_at": now}, "ON CONFLICT DO NOTHING")
     sql = (
         "UPDATE history_keys SET refused = ?, refused_at = ? WHERE topic_id = ? AND node = ? AND kind = ?"
-        " AND (refused IS NULL OR refused <> ?)"
+        " AND (refused IS NULL OR (refused <> ? AND refused_at <= ?))"
     )
-    return execute(conn, sql, (shown, now, topic_id, node, kind, shown)) > 0
+    return execute(conn, sql, (shown, now, topic_id, node, kind, shown, now - MINUTE)) > 0
 
 
 def forget_keys(conn: Connection, topic_id: int, node: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from eventd.log.witnesses.findings import FindingKind, NewFinding
 from eventd.log.witnesses.offers import OfferFrom, WitnessedTree
-from federation.errors import UnprovenNote
+from federation.errors import NotWitnessed
 from federation.history.checkpoints import read_checkpoint
 from federation.history.entries import OpeningEntry, PreviousTree
 from federation.history.witnessing import KeySource, Succession, judge_succession
@@ -45,7 +45,7 @@ def judge_previous(
     `newest` is the tree that the node opened last, of those that are held. `entries` is the lineage of the new tree,
     which leads past trees that were never offered here, to `followed`, a held one, or to none that is held.
 
-    Raises UnprovenNote for a tree that was opened before the last one, where other nodes than its own can offer it: it
+    Raises NotWitnessed for a tree that was opened before the last one, where other nodes than its own can offer it: it
     may be a true one, and then says nothing of the last one. It is not cosigned, because the node chooses the time.
     """
     entry, last = entries[0], followed or newest
@@ -59,7 +59,7 @@ def judge_previous(
     if entry.opening.time < newest.opened_at and offered.source is not KeySource.OWNED:
         if offered.relayed:
             return None
-        raise UnprovenNote(
+        raise NotWitnessed(
             f"{entry.opening.origin} was opened before {newest.origin}, which is held, and does not follow it; if the"
             f" clock of {offered.node} went back, run `routerctl log witnesses reset {offered.node}` at the witness",
             reason="older_tree",
@@ -87,8 +87,8 @@ def _about_previous(
         ),
         Succession.UNKNOWN: (
             FindingKind.UNPROVEN,
-            f"{new} follows {before.origin if before else '-'}, which was not offered here or forgotten by a reset:"
-            f" nothing connects it with the {last.size} leaves of {last.origin}",
+            f"{new} follows {before.origin if before else '-'}, which was never offered here, or was forgotten by a"
+            f" reset: nothing connects it with the {last.size} leaves of {last.origin}",
         ),
     }[verdict]
     if verdict is Succession.UNKNOWN:

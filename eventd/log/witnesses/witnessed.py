@@ -32,10 +32,10 @@ from federation.errors import (
     HistoryError,
     KeyChanged,
     MessageError,
+    NotWitnessed,
     OtherCheckpoint,
     TooManyQueries,
     TreeForked,
-    UnprovenNote,
     WrongSender,
 )
 from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint
@@ -63,13 +63,13 @@ _OF_GROUP: Final = f"NOT {OF_FILES}"
 class Decision(NamedTuple):
     """The checkpoint to cosign, or the error that answers the offer; and the findings that were new.
 
-    `key_is_new`: the node has shown a key that is refused, for the first time.
+    `newly_refused`: a key that the node has shown was noted as refused, which is done once a minute at most.
     """
 
     checkpoint: Checkpoint | None
     error: MessageError | None = None
     findings: tuple[FindingKind, ...] = ()
-    key_is_new: bool = False
+    newly_refused: bool = False
 
 
 def decide(conn: Connection, offered: OfferFrom, now: int) -> Decision:
@@ -134,7 +134,7 @@ def _refuse_other_key(conn: Connection, offered: OfferFrom, tree: WitnessedTree,
     shown, own = show_key(LOG, key.public), show_key(LOG, known.public)
     note = f"the tree {key.name} is signed with the key {shown}, but {own} is known"
     error = KeyChanged(f"{note} of {node} ({known.source}): it has been replaced, or another one is declared")
-    return Decision(None, error, key_is_new=is_new)
+    return Decision(None, error, newly_refused=is_new)
 
 
 def _advance(conn: Connection, offered: OfferFrom, tree: WitnessedTree, checkpoint: Checkpoint, now: int) -> Decision:
@@ -177,7 +177,7 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
         known = find_successor(conn, offered.topic_id, entry, offered.source, offered.pins, rotations)
     except KeyChanged as error:
         is_new = note_refused_key(conn, offered.topic_id, offered.node, LOG, key.public, offered.pins, now)
-        return Decision(None, error, key_is_new=is_new)
+        return Decision(None, error, newly_refused=is_new)
     newest = read_last_of(conn, offered.topic_id, offered.node)
     rotations = find_vouched(entry, rotations, known_key(conn, offered.topic_id, offered.node, LOG, offered.pins))
     entries, followed = _find_followed(conn, offered, lineage(entry, rotations))
@@ -215,10 +215,10 @@ def _find_followed(
 
 
 def _require_not_closed(conn: Connection, offered: OfferFrom, origin: str) -> None:
-    """Raise UnprovenNote for a tree that is no longer held: it could be another one than was cosigned."""
+    """Raise NotWitnessed for a tree that is no longer held: it could be another one than was cosigned."""
     end = find_closed(conn, offered.topic_id, origin)
     if end is not None:
-        raise UnprovenNote(
+        raise NotWitnessed(
             f"{offered.node} has left {origin}, of which {end.size} leaves were cosigned, and no more than that is"
             " known of it here: it is not cosigned again",
             reason="closed_tree",
@@ -241,7 +241,7 @@ def _find_surplus(conn: Connection, offered: OfferFrom) -> list[WitnessedTree]:
     """Return the trees that make room for another one: those that the node has long left, else, for a declared peer,
     one of an undeclared node.
 
-    Raises UnprovenNote where none may be displaced, and not TooManyQueries: to ask again a little later does not help.
+    Raises NotWitnessed where none may be displaced, and not TooManyQueries: to ask again a little later does not help.
     Members can invent names, of which nothing must displace the trees of peers, or stay.
     """
     topic, node = offered.topic_id, offered.node
@@ -249,7 +249,7 @@ def _find_surplus(conn: Connection, offered: OfferFrom) -> list[WitnessedTree]:
     left = theirs[MOST_TREES - 1 :]
     if left and (node not in offered.peers or count_closed(conn, topic, node) >= MOST_CLOSED):
         most = MOST_TREES + (MOST_CLOSED if node in offered.peers else 0)
-        raise UnprovenNote(
+        raise NotWitnessed(
             f"{most} trees of {node} were witnessed, which is the limit; `routerctl log witnesses reset {node}` at the"
             " witness forgets them",
             reason="too_many_trees",
@@ -261,7 +261,7 @@ def _find_surplus(conn: Connection, offered: OfferFrom) -> list[WitnessedTree]:
     strangers = (tree for tree in map(_tree, fetch(conn, sql, (topic,))) if tree.node not in offered.peers)
     surplus = next(strangers, None) if node in offered.peers else None
     if surplus is None:
-        raise UnprovenNote(
+        raise NotWitnessed(
             f"{MOST_ORIGINS} trees are witnessed in the group, which is the limit; `routerctl log witnesses reset NODE`"
             " at the witness forgets those of a node",
             reason="too_many_trees",

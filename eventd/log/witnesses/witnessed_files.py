@@ -15,7 +15,7 @@ from eventd.log.witnesses.offers import OF_FILES, OfferFrom
 from eventd.log.witnesses.witnessed import MOST_CLOSED, Decision
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
-from federation.errors import MessageError, OtherCheckpoint, TreeForked, UnprovenNote, WrongSender
+from federation.errors import MessageError, NotWitnessed, OtherCheckpoint, TreeForked, UnprovenNote, WrongSender
 from federation.history.lake_checkpoints import LakeCheckpoint, read_lake_checkpoint
 from federation.history.lake_witnessing import check_files_offer, key_of_files
 from federation.history.witnessing import HeldRoot, KeySource
@@ -76,7 +76,7 @@ def find_files(conn: Connection, topic_id: int, origin: str, *, locked: bool = F
 def _keep(
     conn: Connection, offered: OfferFrom, stated: LakeCheckpoint, public: bytes, held: HeldRoot | None, now: int
 ) -> None:
-    """Store a checkpoint. Raises OtherCheckpoint if another offer was faster, and UnprovenNote."""
+    """Store a checkpoint. Raises OtherCheckpoint if another offer was faster, and NotWitnessed."""
     topic, origin = offered.topic_id, str(stated.origin)
     values = {
         "topic_id": topic,
@@ -107,22 +107,22 @@ def _keep(
 def _make_room(conn: Connection, offered: OfferFrom, origin: str) -> list[ClosedTree]:
     """Return the trees of files of a node that are held no longer when it offers another one: it has left them.
 
-    Raises UnprovenNote where none is held, and not TooManyQueries: the node must not ask again a little later. It does
+    Raises NotWitnessed where none is held, and not TooManyQueries: the node must not ask again a little later. It does
     so for one that was left, too: it could be another one than was cosigned.
     """
     topic, node = offered.topic_id, offered.node
     if node not in offered.peers:
-        raise UnprovenNote(f"files of {node} are not witnessed: it is not a declared peer", reason="not_a_peer")
+        raise NotWitnessed(f"files of {node} are not witnessed: it is not a declared peer", reason="not_a_peer")
     end = find_closed(conn, topic, origin)
     if end is not None:
-        raise UnprovenNote(
+        raise NotWitnessed(
             f"{node} has left {origin}, of which {end.size} lines were cosigned: it is not cosigned again",
             reason="closed_tree",
         )
     sql = "SELECT origin, node, log_key, size, root, opened_at FROM witnessed WHERE topic_id = ? AND node = ?"
     rows = fetch(conn, f"{sql} AND {OF_FILES} ORDER BY witnessed_at DESC", (topic, node))[MOST_FILES - 1 :]
     if rows and count_closed(conn, topic, node) >= MOST_CLOSED:
-        raise UnprovenNote(
+        raise NotWitnessed(
             f"{MOST_CLOSED} trees of {node} were witnessed, which is the limit; `routerctl log witnesses reset {node}`"
             " at the witness forgets them",
             reason="too_many_trees",

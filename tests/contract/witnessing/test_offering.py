@@ -300,6 +300,17 @@ async def test_a_refusal_is_shown_with_its_reason(offered: Offered, peer: Script
     assert (found.state, found.detail) == ("refused", "key_changed: another key")
 
 
+async def test_a_limit_of_the_witness_is_shown_without_the_code_of_malformed_requests(
+    offered: Offered, peer: ScriptedPeer
+) -> None:
+    limit = "1024 trees are witnessed in the group, which is the limit"
+    peer.witness = lambda _asked: HistoryUntold(REFUSED, ErrorAnswer(code="malformed", message=limit))
+    await offered.step()
+    found = await offered.witness()
+    assert found is not None
+    assert found.detail == limit
+
+
 async def test_a_peer_whose_program_is_older_is_left_alone_and_holds_nothing_up(
     offered: Offered, peer: ScriptedPeer
 ) -> None:

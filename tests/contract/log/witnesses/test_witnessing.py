@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.log.core.eventlog import EventLog
+from eventd.log.history.trees import MINUTE
 from eventd.log.witnesses import findings, witnessed
 from eventd.log.witnesses.findings import (
     FindingKind,
@@ -240,8 +241,8 @@ async def known(witness: WitnessLog) -> StoredKey:
 async def test_another_key_than_the_declared_one_is_noted_also_where_nothing_was_held(witness: WitnessLog) -> None:
     witness.pins = {("a", LOG): public(SECOND)}
     first = await witness.offer(GrowingTree().offer())
-    assert (first.error is not None and first.error.code, first.key_is_new) == ("key_changed", True)
-    assert not (await witness.offer(GrowingTree().offer())).key_is_new, "it is reported once"
+    assert (first.error is not None and first.error.code, first.newly_refused) == ("key_changed", True)
+    assert not (await witness.offer(GrowingTree().offer())).newly_refused, "it is reported once"
     shown = await known(witness)
     assert (shown.source, shown.key, shown.refused) == ("pinned", public(SECOND), public(FIRST))
     witness.pins = {("a", LOG): public(FIRST)}
@@ -257,6 +258,19 @@ async def test_a_wrong_declaration_is_forgotten_when_it_is_withdrawn(witness: Wi
     assert await witness.log.database.read(read_known_keys, witness.topic, {}) == []
     assert await witness.cosigned(GrowingTree().offer()) == 1
     assert (await known(witness)).refused is None
+
+
+async def test_keys_that_are_shown_one_after_the_other_are_noted_once_a_minute(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree().offer())
+    others = [
+        GrowingTree("u", Ed25519PrivateKey.from_private_bytes(letter * 32), OpeningReason.EPOCH)
+        for letter in (b"4", b"5", b"6")
+    ]
+    assert [(await witness.offer(other.offer())).newly_refused for other in others] == [True, False, False]
+    assert (await known(witness)).refused == public(others[0].key), "a member with a shared secret makes no writes"
+    witness.now += MINUTE
+    assert (await witness.offer(others[1].offer())).newly_refused
+    assert (await known(witness)).refused == public(others[1].key)
 
 
 async def test_a_refused_key_is_forgotten_when_the_node_shows_the_known_one_again(witness: WitnessLog) -> None:
@@ -530,7 +544,9 @@ async def test_the_trees_of_invented_nodes_are_bounded_and_displace_no_peer(
     monkeypatch.setattr(witnessed, "MOST_ORIGINS", 2)
     await witness.cosigned(GrowingTree().offer())
     await witness.offer(GrowingTree(node="x1").offer(), "x1")
-    assert await witness.refused(GrowingTree(node="x2").offer(), "x2") == "malformed"
+    error = (await witness.offer(GrowingTree(node="x2").offer(), "x2")).error
+    assert error is not None
+    assert (error.code, error.is_fault) == ("malformed", False), "the sender is honest, and offers it again"
     known = await witness.log.database.read(read_keys, witness.topic)
     assert [key.node for key in known] == ["a", "x1"], "nothing of the refused one stays"
     assert (await witness.offer(GrowingTree(node="b").offer(), "b", peers=("a", "b"))).error is None
