@@ -157,7 +157,7 @@ def _keep(
 def note_refused_key(conn: Connection, topic_id: int, node: str, kind: str, shown: bytes, pins: Pins, now: int) -> bool:
     """Record that a node has shown another key than the known one; return whether that is new.
 
-    It is recorded once a minute at most: who has a shared secret can show a new key in each message.
+    It is recorded once a minute at most: a member with a shared secret can show a new key in each message.
     Of a key that is declared and was never shown, as after a reset, nothing is stored before. The row then has no key:
     a wrong declaration must not be known when it is withdrawn.
     """
