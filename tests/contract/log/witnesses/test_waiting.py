@@ -7,6 +7,7 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.history.hints import keep_hints
+from eventd.log.witnesses import event_states
 from eventd.log.witnesses.checking import DAY
 from eventd.log.witnesses.event_states import EventHistory, pick_in_state, read_event_states, span_of
 from eventd.log.witnesses.keys import LOG, learn_key, note_refused_key, show_key
@@ -155,3 +156,13 @@ async def test_rows_that_wait_for_nothing_are_not_read(checked: Checked) -> None
         return " ".join(str(row) for row in rows)
 
     assert "leaf_hints_due" in await checked.log.database.read(plan)
+
+
+async def test_where_more_wait_than_are_read_they_can_be_anywhere(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await checked.get("e1", leaf=1)
+    monkeypatch.setattr(event_states, "MOST_WAITING", 2)
+    assert await checked.log.database.read(span_of, checked.topic, EventHistory.WAITING) == (1, 1)
+    monkeypatch.setattr(event_states, "MOST_WAITING", 1)
+    assert await checked.log.database.read(span_of, checked.topic, EventHistory.WAITING) is None
