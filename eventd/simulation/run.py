@@ -18,6 +18,7 @@ import msgspec
 from aiohttp import web_app
 
 from eventd.simulation.checks.answers import AnswerReference
+from eventd.simulation.checks.follows import FollowReference
 from eventd.simulation.checks.rest import NoRest, await_rest, list_all
 from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import TopicReference, losable_epochs
@@ -132,6 +133,7 @@ class SimulationRun:
         found = list(self._reference().violations(final))
         for name in topology.nodes:
             found += TopicReference(self.world.journal, name, BEGIN).violations()
+            found += FollowReference(self.world.journal, name, BEGIN).violations()
         at = self.world.loop.time() - BEGIN
         files = {name: machine.disk.folder / "eventd.db" for name, machine in self.world.machines.items()}
         losable = losable_epochs(self.world.journal, self.plan.load)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
+from eventd.api.topics import polls, records
 from eventd.log.core import eventlog
 from eventd.log.core.head import Recovery, read_head, read_instance
+from eventd.log.topics import topic_page
 from eventd.log.topics.write import Write
 from eventd.store.engine.database import Connection
 from eventd.store.engine.failed_sync import FailedSync
@@ -34,4 +37,18 @@ def trust_failed_syncs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FailedSync, "make_good", lambda *_: None)
 
 
-LOAD_BUGS: Final[dict[str, Patch]] = {bug.__name__: bug for bug in (keep_epochs, forget_keys, trust_failed_syncs)}
+def pass_over_records(patch: pytest.MonkeyPatch) -> None:
+    """Continue after the last record of the topic, though the page ended before."""
+    read = topic_page.read_topic_page
+
+    def read_on(conn: Connection, ask: topic_page.TopicQuery) -> topic_page.TopicPage:
+        page = read(conn, ask)
+        return replace(page, next_from_seq=page.head_seq)
+
+    patch.setattr(records, "read_topic_page", read_on)
+    patch.setattr(polls, "read_topic_page", read_on)
+
+
+LOAD_BUGS: Final[dict[str, Patch]] = {
+    bug.__name__: bug for bug in (keep_epochs, forget_keys, trust_failed_syncs, pass_over_records)
+}

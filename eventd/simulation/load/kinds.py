@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from eventd.simulation.load.emits import Emits
+from eventd.simulation.load.follows import Follows
 from eventd.simulation.load.step import LoadKind, LoadStep
 from eventd.simulation.load.topic_writes import TopicWrites
 from eventd.simulation.world.requests import ApiClient
@@ -15,7 +16,7 @@ from eventd.simulation.world.world import SimulatedWorld
 
 ALWAYS: Final = Emits()
 """The kind of load that every run has."""
-KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, TopicWrites())}
+KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, TopicWrites(), Follows())}
 """The kinds of load by their names."""
 
 

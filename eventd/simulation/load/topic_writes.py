@@ -30,7 +30,7 @@ class TopicWrites:
     name = "write"
 
     def draw(self, stream: Stream, topology: Topology, host: str, seconds: float) -> Iterator[LoadStep]:
-        topics = {f"{name}-records": name for name in stream.sample(CLASSES, stream.randint(1, len(CLASSES)))}
+        topics = {topic_of(name): name for name in stream.sample(CLASSES, stream.randint(1, len(CLASSES)))}
         mean = stream.choice((0.4, 1.0, 2.0))
         number = 0
         at = stream.expovariate(1 / mean)
@@ -71,6 +71,11 @@ def _question(data: dict[str, Any]) -> dict[str, Any]:
     if data["key"]:
         question["idempotency_key"] = data["key"]
     return question
+
+
+def topic_of(durability: str) -> str:
+    """Return the name of the topic of a class of durability."""
+    return f"{durability}-records"
 
 
 def record(number: int) -> dict[str, Any]:

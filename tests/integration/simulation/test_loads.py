@@ -12,14 +12,15 @@ from eventd.simulation.plan import SimulationPlan, draw_plan
 from eventd.simulation.run import play
 from tests.support.seeded_load_bugs import LOAD_BUGS
 
-SEEDS = {"write": (1, 6)}
-"""Seeds of short runs, by the kind of load."""
+SEEDS = {"write": (1, 6), "write follow": (15,)}
+"""Seeds of short runs, by the kinds of load."""
 FOUND_BY = {
     "keep_epochs": ("write", 1, "V3"),
     "forget_keys": ("write", 20, "V5"),
     "trust_failed_syncs": ("write", 1, "V3"),
+    "pass_over_records": ("write follow", 2, "V14"),
 }
-"""The kind of load and the seed that find each seeded bug, and the invariant that they must name."""
+"""The kinds of load and the seed that find each seeded bug, and the invariant that they must name."""
 
 
 def with_power_losses(plan: SimulationPlan) -> SimulationPlan:
@@ -47,16 +48,16 @@ def test_what_is_acknowledged_after_a_failed_sync_outlives_a_power_loss(seed: in
     assert result.power_losses > 0
 
 
-@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind, seeds in SEEDS.items() for seed in seeds])
-def test_a_run_with_a_kind_of_load_violates_nothing(kind: str, seed: int, tmp_path: Path) -> None:
-    result = play(with_power_losses(draw_plan(seed, [kind])), within=tmp_path)
+@pytest.mark.parametrize(("kinds", "seed"), [(kinds, seed) for kinds, seeds in SEEDS.items() for seed in seeds])
+def test_a_run_with_a_kind_of_load_violates_nothing(kinds: str, seed: int, tmp_path: Path) -> None:
+    result = play(with_power_losses(draw_plan(seed, kinds.split())), within=tmp_path)
     assert result.violations == []
     assert result.power_losses > 0
 
 
 @pytest.mark.parametrize("bug", LOAD_BUGS)
 def test_a_seeded_bug_is_found_by_its_load(bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, seed, invariant = FOUND_BY[bug]
-    plan = CHANGED.get(bug, lambda unchanged: unchanged)(draw_plan(seed, [kind]))
+    kinds, seed, invariant = FOUND_BY[bug]
+    plan = CHANGED.get(bug, lambda unchanged: unchanged)(draw_plan(seed, kinds.split()))
     LOAD_BUGS[bug](monkeypatch)
     assert invariant in {violation.invariant for violation in play(plan, within=tmp_path).violations}
