@@ -197,7 +197,7 @@ class Sealer:
         reason = read_opening_entry(tree.opening).opening.reason.value
         about = {"group": group, "origin": tree.origin}
         logger.info("tree opened", extra=about | {"reason": reason})
-        if before := find_unvouched(tree):
+        if before := await log.database.read(find_unvouched, tree):
             detail = f"the key of {before} has not signed the change: history.key was lost or replaced"
             hint = "put the old history.key back, or have the operators of the peers confirm the new key: see doctor"
             logger.warning("history key replaced", extra=about | {"detail": detail, "hint": hint})

@@ -93,7 +93,7 @@ def _read(conn: Connection, config: GroupConfig, now: int) -> GroupTrees:
     damaged = before if before is not None and before.trouble else None
     nodes = [peer.node_name for peer in config.peers.values() if config.relays(peer.node_name)]
     behind = [one for node in nodes for one in _read_behind(conn, topic.id, node)]
-    replaced = find_unvouched(present)
+    replaced = find_unvouched(conn, present)
     known = read_peers_cosigned(conn, topic.id, present.id, now - REPLACED_SHOWN) if replaced else {}
     declared = {peer.node_name for peer in config.peers.values()}
     return GroupTrees(

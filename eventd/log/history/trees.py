@@ -16,6 +16,7 @@ from federation.history.checkpoints import read_origin
 from federation.history.entries import OpeningReason, read_opening_entry
 from federation.history.exchange import MOST_ROTATIONS
 from federation.history.merkle import HASH_SIZE
+from federation.history.notes import LOG_KEY, read_vkey
 from federation.history.tiles import MAX_LEVEL, TILE_HEIGHT, TILE_WIDTH, TileAddress, TileReader
 
 _COLUMNS: Final = "id, topic_id, origin, log_key, epoch, opening, opened_at, size, position, trouble"
@@ -80,17 +81,20 @@ def first_position(opening: bytes) -> int:
         return 1
 
 
-def find_unvouched(tree: Tree) -> str:
-    """Return the origin of the tree before one, if the key of that did not sign that another key follows; else empty.
+def find_unvouched(conn: Connection, tree: Tree) -> str:
+    """Return the previous tree's origin if its key did not sign the change of key, else an empty text.
 
-    So the old key was lost: peers that know it refuse the new one until an operator confirms it there.
+    So the old key was lost: peers that know it refuse the new one until an operator confirms it there. Another key may
+    have signed under the name of that tree, as that of an old `history.key` which was put back.
     """
     try:
         opening, note = read_opening_entry(tree.opening)
     except HistoryError:
         return ""
     before = "" if opening.previous is None else str(opening.previous.origin)
-    signed = any(one.name == before for one in note.signatures)
+    known = find_tree_of(conn, tree.topic_id, before)
+    key_id = None if known is None else read_vkey(known.log_key, LOG_KEY).id
+    signed = any(one.name == before and key_id in (None, one.key_id) for one in note.signatures)
     return "" if signed or opening.reason is not OpeningReason.KEY else before
 
 

@@ -119,7 +119,9 @@ async def test_a_key_that_nothing_vouches_for_is_reported_with_the_next_step(
 ) -> None:
     lost = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"2" * 32))
     rotated = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"3" * 32), retired=lost.private)
-    for owner, expected in ((lost, ["tree opened", "history key replaced"]), (rotated, ["tree opened"])):
+    former = OWNER._replace(private=Ed25519PrivateKey.from_private_bytes(b"4" * 32), retired=OWNER.private)
+    replaced = ["tree opened", "history key replaced"]
+    for owner, expected in ((lost, replaced), (rotated, ["tree opened"]), (former, replaced)):
         caplog.clear()
         with caplog.at_level("INFO", "eventd.history"):
             await sealer._seal(owner)
