@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from eventd.log.witnesses.findings import FindingKind, NewFinding
 from eventd.log.witnesses.offers import OfferFrom, WitnessedTree
@@ -38,12 +38,17 @@ def order_time(entries: Sequence[OpeningEntry], followed: WitnessedTree | None) 
 
 
 def judge_previous(
-    offered: OfferFrom, entries: Sequence[OpeningEntry], newest: WitnessedTree, followed: WitnessedTree | None
+    offered: OfferFrom,
+    entries: Sequence[OpeningEntry],
+    newest: WitnessedTree,
+    followed: WitnessedTree | None,
+    root_at: Callable[[str, int], bytes | None],
 ) -> NewFinding | None:
     """Compare what a new tree says of the one before it with what is held; return what does not fit.
 
     `newest` is the tree that the node opened last, of those that are held. `entries` is the lineage of the new tree,
-    which leads past trees that were never offered here, to `followed`, a held one, or to none that is held.
+    which leads past trees that were never offered here, to `followed`, a held one, or to none that is held. `root_at`
+    returns the root of a tree at a smaller size than the held one, where its tiles are kept.
 
     Raises NotWitnessed for a tree that was opened before the last one, where other nodes than its own can offer it: it
     may be a true one, and then says nothing of the last one. It is not cosigned, because the node chooses the time.
@@ -51,8 +56,12 @@ def judge_previous(
     entry, last = entries[0], followed or newest
     before = entries[-1].opening.previous
     verdict, abandoned = judge_succession(entries[-1], last.held.checkpoint)
+    if before is not None and verdict is Succession.ROLLED_BACK:
+        root = root_at(last.origin, before.size) if str(before.origin) == last.origin else None
+        if root is not None and root != before.root:  # it did not go back only: it signed other leaves
+            return _about_previous(offered, before, last, Succession.FORKED, abandoned, root)
     if verdict is Succession.FORKED:
-        return _about_previous(offered, before, last, verdict, abandoned)
+        return _about_previous(offered, before, last, verdict, abandoned, last.root)
     passed_over = last.opened_at < newest.opened_at  # it names an earlier tree than the last one
     if verdict is Succession.CONTINUES and not passed_over:
         return None
@@ -70,7 +79,12 @@ def judge_previous(
 
 
 def _about_previous(
-    offered: OfferFrom, before: PreviousTree | None, last: WitnessedTree, verdict: Succession, abandoned: int
+    offered: OfferFrom,
+    before: PreviousTree | None,
+    last: WitnessedTree,
+    verdict: Succession,
+    abandoned: int,
+    root: bytes = b"",
 ) -> NewFinding:
     new = read_checkpoint(offered.offer.note.text).origin
     other = before.size if before and str(before.origin) == last.origin else 0
@@ -82,8 +96,8 @@ def _about_previous(
         ),
         Succession.FORKED: (
             FindingKind.FORK,
-            f"{new} names another root of {last.origin} at size {last.size}, {(before.root if before else b'').hex()},"
-            f" than the one that was cosigned, {last.root.hex()}",
+            f"{new} names another root of {last.origin} at size {other}, {(before.root if before else b'').hex()},"
+            f" than the {last.size} leaves have that were cosigned, {root.hex()}",
         ),
         Succession.UNKNOWN: (
             FindingKind.UNPROVEN,

@@ -6,6 +6,7 @@ A decision reads, compares and stores in one transaction, so that of two racing 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
@@ -181,7 +182,8 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
     newest = read_last_of(conn, offered.topic_id, offered.node)
     rotations = find_vouched(entry, rotations, known_key(conn, offered.topic_id, offered.node, LOG, offered.pins))
     entries, followed = _find_followed(conn, offered, lineage(entry, rotations))
-    found = judge_previous(offered, entries, newest, followed) if newest else None
+    root_at = partial(find_kept_root, conn, offered.topic_id)
+    found = judge_previous(offered, entries, newest, followed, root_at) if newest else None
     values = WitnessedTree(
         origin=str(checkpoint.origin),
         node=offered.node,
@@ -387,24 +389,28 @@ def compare_notes(conn: Connection, topic_id: int, group: str, notes: Sequence[s
             if tree is None or (stated.size, stated.root) == (tree.size, tree.root):
                 continue
             open_checkpoint(note, tree.key)  # first: a note that its node did not sign must not cost a search
-            if find_kept_root(conn, topic_id, tree.origin, stated.size) == stated.root:
+            kept = find_kept_root(conn, topic_id, tree.origin, stated.size)
+            if kept == stated.root:
                 continue
             differs = stated.size != tree.size
             first = find_second_root(conn, topic_id, stated, tree.key) if differs else ""
-            if differs and not first and has_pending(conn, topic_id, tree.origin):
+            if differs and not first and kept is None and has_pending(conn, topic_id, tree.origin):
                 continue
         except HistoryError:
             continue  # it proves nothing, also not about its teller, which may have it from another node
         if first:
             found.append(_second_root(tree, stated, first, text, f"{teller} holds"))
             continue
-        detail = f"{teller} holds {stated.size} leaves of {tree.origin}, this node {tree.size}"
-        if stated.size == tree.size:
+        detail, kind = (
+            f"{teller} holds {stated.size} leaves of {tree.origin}, this node {tree.size}",
+            FindingKind.PENDING,
+        )
+        if not differs or kept is not None:
+            here = f"{tree.root.hex()} was cosigned here" if kept is None else f"the leaves here have {kept.hex()}"
             detail = (
-                f"{tree.origin} has two roots at size {tree.size}: {tree.root.hex()} was cosigned here,"
-                f" {stated.root.hex()} is what {teller} holds"
+                f"{tree.origin} has two roots at size {stated.size}: {here}, {stated.root.hex()} is what {teller} holds"
             )
-        kind = FindingKind.FORK if stated.size == tree.size else FindingKind.PENDING
+            kind = FindingKind.FORK
         found.append(_fork(tree, stated, note, detail)._replace(kind=kind))
     return found
 

@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.log.core.eventlog import EventLog
+from eventd.log.history.relayed import RelayedCheckpoint, ask_tiles, check_tiles, keep_tiles
 from eventd.log.history.trees import MINUTE
 from eventd.log.witnesses import findings, witnessed
 from eventd.log.witnesses.findings import (
@@ -31,6 +32,7 @@ from eventd.log.witnesses.witnessed import Decision, compare_notes, decide, forg
 from eventd.store.engine.database import Connection
 from eventd.testing import NOW
 from federation.history.entries import OpeningReason
+from federation.history.exchange import TilesAnswer
 from federation.history.fork_file import ForkFile, check_fork
 from federation.history.notes import SignedNote, read_note, sign_text
 from federation.history.witnessing import KeySource, Offer
@@ -81,6 +83,16 @@ class WitnessLog:
 @pytest.fixture
 async def witness(log: EventLog) -> WitnessLog:
     return WitnessLog(log, await log.topic("group:g"))
+
+
+async def keep_all_tiles(log: EventLog, topic: int, tree: GrowingTree) -> None:
+    """Store the tiles of a small tree that is witnessed."""
+    stated, note = tree.checkpoint(), tree.note().encode().decode()
+    due = RelayedCheckpoint(str(tree.origin), tree.signer.key.text(), stated.size, stated.root, note, tree.time)
+    tile = b"".join(plain.digest(b"\0" + entry) for entry in tree.entries)
+    answer = TilesAnswer(tiles=(plain.b64(tile),), opening=tree.entries[0][1:].decode())
+    checked = await log.database.read(check_tiles, due, None, ask_tiles(due, None), answer)
+    assert await log.database.write(keep_tiles, topic, checked, NOW)
 
 
 def public(key: Ed25519PrivateKey) -> bytes:
@@ -421,6 +433,27 @@ async def test_a_restore_from_an_older_copy_states_its_loss(witness: WitnessLog)
     assert (finding.kind, finding.size, finding.other_size) == ("rolled_back", 4, 2)
     assert "2 of 4 leaves" in finding.detail
     assert "2 are abandoned" in finding.detail
+
+
+async def test_a_copy_that_signed_other_leaves_has_forked_its_tree_and_not_gone_back(witness: WitnessLog) -> None:
+    old, copy = GrowingTree().grow("x", "y", "z"), GrowingTree().grow("x", "of the copy")
+    await witness.cosigned(old.offer())
+    await keep_all_tiles(witness.log, witness.topic, old)
+    await witness.cosigned(GrowingTree("u", reason=OpeningReason.EPOCH, previous=copy.previous_at()).offer())
+    await witness.cosigned(GrowingTree("v", reason=OpeningReason.EPOCH, previous=old.previous_at(3)).offer())
+    forked, back = reversed(await witness.log.database.read(read_findings, witness.topic))
+    assert (forked.kind, forked.origin, forked.size, forked.other_size) == ("fork", str(old.origin), 4, 3)
+    for root in (copy.checkpoint(3).root, old.checkpoint(3).root):
+        assert root.hex() in forked.detail
+    assert (back.kind, back.other_size) == ("rolled_back", 3)
+
+
+async def test_another_root_at_a_size_of_which_the_leaves_are_kept_is_a_fork_at_once(witness: WitnessLog) -> None:
+    old, copy = GrowingTree().grow("x", "y", "z"), GrowingTree().grow("x", "of the copy")
+    await witness.cosigned(old.offer())
+    await keep_all_tiles(witness.log, witness.topic, old)
+    assert await witness.hear(old.note(3), copy.note()) == ("fork",)
+    assert await witness.found() == [("fork", 4, 3)]
 
 
 async def test_a_node_that_denies_its_former_tree_has_lost_all_of_it(witness: WitnessLog) -> None:
