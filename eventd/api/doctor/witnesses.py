@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eventd.api.doctor.report import Check, CheckStatus
@@ -44,7 +44,8 @@ class WitnessState:
     """What is known of a group's witnesses. `ages`: for how many microseconds each peer has not cosigned.
 
     `overdue`: for how many microseconds events should have been checked; None if they are not checked. `pins`: whether
-    the key of any tree is declared. `waiting`: trees for which events wait that are to be checked.
+    the key of any tree is declared. `waiting`: trees for which events wait that are to be checked. `node` is the name
+    of this node, `peers` are those of its declared peers.
     """
 
     group: str
@@ -56,6 +57,8 @@ class WitnessState:
     overdue: int | None = None
     pins: bool = True
     waiting: list[WaitingTree] = field(default_factory=list)
+    node: str = "THIS-NODE"
+    peers: Sequence[str] = ()
 
 
 def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> WitnessState | None:
@@ -74,6 +77,8 @@ def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> Witnes
         read_overdue(conn, topic.id, now) if group.verifies_history else None,
         any(kind == LOG for _, kind in group.history_pins),
         read_waiting(conn, topic.id, group.name, group.history_pins, now) if group.verifies_history else [],
+        group.node_name,
+        sorted(peer.node_name for peer in group.peers.values()),
     )
 
 
@@ -229,28 +234,37 @@ def _check_findings(state: WitnessState) -> Iterator[Check]:
             CheckStatus.FAIL if one.kind in (FindingKind.FORK, FindingKind.REFUTED) else CheckStatus.WARN,
             _CODES[FindingKind(one.kind)],
             f"finding {one.id}: {one.detail}",
-            f"{_next_step(state.group, one)}; then confirm it: {_RESET.format(node=one.node, group=state.group)}",
+            f"{_next_step(state, one)}; then confirm it: {_RESET.format(node=one.node, group=state.group)}",
             group=state.group,
             peer=one.node,
         )
 
 
-def _next_step(group: str, finding: HistoryFinding) -> str:
+def _next_step(state: WitnessState, finding: HistoryFinding) -> str:
     if finding.kind == FindingKind.OLDER_COPY and is_of_files(finding.origin):
         return "find out who writes to the lake, and look for the newer files in back-ups of it"
     if finding.kind == FindingKind.OLDER_COPY:
         return (
             "find out why the database is an older copy, and get the events that it lacks back from the peer:"
-            f" `routerctl verify --peer {holder_of(finding)} --pull --group {group}`"
+            f" `routerctl verify --peer {holder_of(finding)} --pull --group {state.group}`"
         )
     if finding.kind == FindingKind.ROLLED_BACK:
-        return (
-            f"ask the operator of {finding.node}, who can get abandoned events back there with"
-            " `routerctl verify --peer THIS-NODE --pull`"
-        )
+        return _ask_for_abandoned(state, finding.node)
     if finding.kind == FindingKind.REFUTED:
         return f"ask the operator of {finding.node} where the event comes from, and have the true one sent again"
     return f"ask the operator of {finding.node}"
+
+
+def _ask_for_abandoned(state: WitnessState, node: str) -> str:
+    """Return how the operator of a node gets abandoned events back: from a peer of it, which this node need not be."""
+    source, relay = state.node, ""
+    if node not in state.peers:
+        source = state.peers[0] if len(state.peers) == 1 else "RELAY"
+        relay = f" from the peer that relays them{'' if source == 'RELAY' else f', as {source} does,'}"
+    return (
+        f"ask the operator of {node}, who can get abandoned events back there{relay} with"
+        f" `routerctl verify --peer {source} --pull --group {state.group}`"
+    )
 
 
 def _note_weak(state: WitnessState) -> Iterator[Check]:

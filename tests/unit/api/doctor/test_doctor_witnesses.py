@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from eventd.api.doctor.witnesses import CHECKED_WITHIN, COVERED_WITHIN, NOT_COSIGNED, WitnessState, check_witnesses
 from eventd.log.witnesses.cosignatures import Witness
 from eventd.log.witnesses.findings import HistoryFinding
@@ -78,6 +80,23 @@ def test_findings_stay_until_they_are_confirmed() -> None:
     assert rolled_back.startswith("ask the operator of b, who can get abandoned events back")
     assert own.startswith("find out why the database is an older copy")
     assert "routerctl verify --peer hub --pull --group edge" in own
+
+
+@pytest.mark.parametrize(
+    ("peers", "step"),
+    [
+        (["b", "c"], "back there with `routerctl verify --peer me --pull --group edge`"),
+        (
+            ["hub"],
+            "from the peer that relays them, as hub does, with `routerctl verify --peer hub --pull --group edge`",
+        ),
+        (["hub", "x"], "back there from the peer that relays them with `routerctl verify --peer RELAY --pull"),
+    ],
+)
+def test_abandoned_events_come_back_from_a_peer_of_their_node(peers: list[str], step: str) -> None:
+    found = HistoryFinding(7, "o", "b", "rolled_back", 3, 1, "", "", "abandoned", 1, None)
+    [check] = check_witnesses(replace(FINE, findings=[found], node="me", peers=peers))
+    assert step in check.remedy
 
 
 def test_a_refuted_event_fails_and_names_the_node_that_brought_it() -> None:
