@@ -17,6 +17,7 @@ from eventd.log.witnesses.cosignatures import (
     STALE,
     DueOffer,
     KeepCosignature,
+    find_present_witness,
     forget_witness,
     note_witness_state,
     read_due_offer,
@@ -64,8 +65,8 @@ OFFER_SECONDS: Final = 1.0
 """The shortest time between two questions to a peer."""
 LONGEST_SECONDS: Final = 60.0
 """The longest pause after questions that were not answered: it doubles up to this."""
-OLDER_SECONDS: Final = 300.0
-"""The pause after a peer that knows no histories: it may have been upgraded in the meantime.
+OLDER_SECONDS: Final = 60.0
+"""The pause after a peer that keeps no history: it may have been upgraded, or configured to keep one, in the meantime.
 
 One that speaks v1 alone, as its link has found, is asked again when the link has found another protocol.
 """
@@ -127,12 +128,15 @@ class Offering:
         try:
             if self._key is None:
                 self._key = await self._introduce()
+                await self._note_older(is_older=False)
             more = await self._offer_unless_refused(self._key)
             more = await self._offer_files(self._key) or more
             await self._ask_for_proofs()
             more = await self._ask_about_trees() or more
             more = await self._pulling.pull() or more
         except HistoryUntold as untold:
+            if untold.reason == OLDER:
+                await self._note_older(is_older=True)
             return self._pause(untold)
         except KeyChanged as error:
             group, peer = self._witness.config().name, self._peer.node_name
@@ -282,6 +286,14 @@ class Offering:
     async def _note_state(self, due: DueOffer, state: str, detail: str) -> None:
         ours, now = self._witness, self._witness.log.clock.now()
         await ours.log.database.write(note_witness_state, due.tree.id, self._peer.node_name, state, detail[:1000], now)
+
+    async def _note_older(self, *, is_older: bool) -> None:
+        """Record whether a witness keeps no history at present: what it has cosigned says nothing of that."""
+        ours, node = self._witness, self._peer.node_name
+        found = await ours.log.database.read(find_present_witness, ours.topic_id, node)
+        if found is not None and (found.state == OLDER) is not is_older:
+            state = (OLDER, "it keeps no history, or its program is too old for it") if is_older else ("", "")
+            await ours.log.database.write(note_witness_state, found.tree, node, *state, ours.log.clock.now())
 
     async def _ask_about_trees(self) -> bool:
         """Ask about a tree of another node that the peer relays; return whether there are more."""

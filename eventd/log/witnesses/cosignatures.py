@@ -25,13 +25,15 @@ STALE: Final = "stale"
 """The state of a witness that stands at a size from which nothing can be proven any more."""
 REFUSED: Final = "refused"
 """The state of a witness that refuses to cosign."""
+OLDER: Final = "older"
+"""The state of a witness that keeps no history at present."""
 _COLUMNS: Final = "tree, peer, size, cosigned_at, state, detail, asked_at"
 
 
 class Witness(NamedTuple):
     """A peer as a witness of a tree: the size that it holds, and when its cosignature of that size arrived (None: not).
 
-    `state` is empty, `stale` or `refused`; `detail` says why.
+    `state` is empty, `stale`, `refused` or `older`; `detail` says why.
     """
 
     tree: int
@@ -154,6 +156,12 @@ def find_witness(conn: Connection, tree_id: int, peer: str) -> Witness | None:
     """Return a peer as a witness of a tree; None if it never was one."""
     rows = fetch(conn, f"SELECT {_COLUMNS} FROM witnesses WHERE tree = ? AND peer = ?", (tree_id, peer))
     return Witness(*rows[0]) if rows else None
+
+
+def find_present_witness(conn: Connection, topic_id: int, peer: str) -> Witness | None:
+    """Return a peer as a witness of the open tree of a topic; None if it is none of it."""
+    tree = find_open_tree(conn, topic_id)
+    return None if tree is None else find_witness(conn, tree.id, peer)
 
 
 def read_witnesses(conn: Connection, tree_id: int) -> list[Witness]:

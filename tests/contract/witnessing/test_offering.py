@@ -321,6 +321,29 @@ async def test_a_peer_whose_program_is_older_is_left_alone_and_holds_nothing_up(
     assert offered.metrics.results == {"older": 1}
 
 
+async def test_a_witness_that_keeps_no_history_any_more_is_shown_as_such_until_it_keeps_one_again(
+    offered: Offered, peer: ScriptedPeer, log: EventLog
+) -> None:
+    keys = peer.keys
+    await offered.step()
+    await emit(log, offered.topic, "y")
+    await signed(log, offered.topic)
+    peer.witness = lambda _asked: HistoryUntold(OLDER)
+    assert await offered.step() == OLDER_SECONDS
+    peer.keys = HistoryUntold(OLDER)
+    assert await offered.step() == OLDER_SECONDS
+    found = await offered.witness()
+    assert found is not None
+    assert (found.state, found.size) == ("older", 2)
+    assert "keeps no history" in found.detail
+    await log.database.write(execute, "UPDATE witnesses SET size = 3")  # another process has offered the rest
+    peer.keys = keys
+    assert await offered.step() is None
+    found = await offered.witness()
+    assert found is not None
+    assert (found.state, found.detail) == ("", "")
+
+
 async def test_a_peer_whose_link_speaks_v1_is_asked_again_when_it_speaks_another_protocol_or_an_hour_later(
     offered: Offered, peer: ScriptedPeer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
