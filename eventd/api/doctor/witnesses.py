@@ -245,13 +245,16 @@ def _next_step(state: WitnessState, finding: HistoryFinding) -> str:
         return "find out who writes to the lake, and look for the newer files in back-ups of it"
     if finding.kind == FindingKind.OLDER_COPY:
         return (
-            "find out why the database is an older copy, and get the events that it lacks back from the peer:"
+            "find out why the database is an older copy, or which other node runs with this node's name and"
+            " history.key; stop that one, and get the events that the database lacks back from the peer:"
             f" `routerctl verify --peer {holder_of(finding)} --pull --group {state.group}`"
         )
     if finding.kind == FindingKind.ROLLED_BACK:
         return _ask_for_abandoned(state, finding.node)
     if finding.kind == FindingKind.REFUTED:
         return f"ask the operator of {finding.node} where the event comes from, and have the true one sent again"
+    if finding.kind == FindingKind.FORK:
+        return f"ask the operator of {finding.node} whether two nodes run with its name and history.key"
     return f"ask the operator of {finding.node}"
 
 

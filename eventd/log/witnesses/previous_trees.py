@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from eventd.log.witnesses.findings import FindingKind, NewFinding
 from eventd.log.witnesses.offers import OfferFrom, WitnessedTree
+from eventd.text.plural import counted
 from federation.errors import NotWitnessed
 from federation.history.checkpoints import read_checkpoint
 from federation.history.entries import OpeningEntry, PreviousTree
@@ -74,7 +75,13 @@ def judge_previous(
             reason="older_tree",
         )
     if passed_over:
-        return _about_previous(offered, before, newest, Succession.ROLLED_BACK, newest.size)
+        found = _about_previous(offered, before, newest, Succession.ROLLED_BACK, newest.size)
+        # A database that was restored twice and two running copies look alike: both cannot be told from the trees.
+        return found._replace(
+            detail=f"{entry.opening.origin} follows {last.origin}, and not {newest.origin}, which was opened later: its"
+            f" {counted(newest.size, 'leaf is', 'leaves are')} abandoned. Its node was restored once more, or another"
+            " node runs with its name and key"
+        )
     return _about_previous(offered, before, last, verdict, abandoned)
 
 

@@ -511,6 +511,9 @@ async def test_a_tree_that_passes_the_last_one_over_has_abandoned_it(witness: Wi
     await witness.cosigned(restored.offer())
     [finding] = await witness.log.database.read(read_findings, witness.topic)
     assert (finding.kind, finding.origin[-1], finding.size, finding.other_size) == ("rolled_back", "u", 3, 0)
+    assert f"{restored.origin} follows {first.origin}, and not {second.origin}" in finding.detail
+    assert "its 3 leaves are abandoned" in finding.detail
+    assert "another node runs with its name and key" in finding.detail
 
 
 def reopen(old: GrowingTree, name: str, time: int) -> GrowingTree:

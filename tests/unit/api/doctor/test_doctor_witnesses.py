@@ -76,9 +76,9 @@ def test_findings_stay_until_they_are_confirmed() -> None:
     facts = replace(FINE, findings=[finding("fork"), finding("rolled_back"), finding("older_copy")])
     assert [code for code, _, _ in said(facts)] == ["history-fork", "history-rolled-back", "history-older-copy"]
     fork, rolled_back, own = [check.remedy for check in check_witnesses(facts)]
-    assert fork.startswith("ask the operator of b;")
+    assert fork.startswith("ask the operator of b whether two nodes run with its name")
     assert rolled_back.startswith("ask the operator of b, who can get abandoned events back")
-    assert own.startswith("find out why the database is an older copy")
+    assert own.startswith("find out why the database is an older copy, or which other node runs with this node's name")
     assert "routerctl verify --peer hub --pull --group edge" in own
 
 
