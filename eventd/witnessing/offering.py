@@ -228,7 +228,8 @@ class Offering:
         now = ours.log.clock.now()
         since = max(self._told_upto, now - 3600 * SECOND)
         news = await ours.log.database.read(read_news, ours.topic_id, since, node, MOST_NOTES)
-        question = ask_witness(due.offer, fit_notes([tree.note for tree in news]))
+        notes = [due.previous] if due.previous else []
+        question = ask_witness(due.offer, fit_notes([*notes, *(tree.note for tree in news)]))
         try:
             answer, _ = await self._asker.ask(ours.config(), self._peer, question, WitnessAnswer)
         except HistoryUntold as untold:

@@ -16,7 +16,8 @@ from eventd.log.history.trees import (
 )
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row, replacing
-from federation.errors import LeavesNotHeld, MalformedHistory
+from federation.errors import HistoryError, LeavesNotHeld, MalformedHistory
+from federation.history.entries import read_opening_entry
 from federation.history.notes import NoteSignature, read_note
 from federation.history.tiles import consistency_proof, inclusion_proof
 from federation.history.witnessing import Offer
@@ -49,12 +50,15 @@ class DueOffer(NamedTuple):
     """A checkpoint that a peer has not cosigned yet.
 
     `offer` is None if nothing connects it any more with what the peer holds; `detail` says what is missing.
+    `previous` is the last note of the tree before it, with the first offer: a copy of the database has signed it, and
+    the peer may hold another root at its size.
     """
 
     tree: Tree
     checkpoint: StoredCheckpoint
     offer: Offer | None
     detail: str = ""
+    previous: str = ""
 
 
 def read_due_offer(conn: Connection, topic_id: int, peer: str) -> DueOffer | None:
@@ -68,9 +72,21 @@ def read_due_offer(conn: Connection, topic_id: int, peer: str) -> DueOffer | Non
     if old > signed.size or (witness is not None and old == signed.size and witness.cosigned_at is not None):
         return None
     try:
-        return DueOffer(tree, signed, _prove(conn, tree, signed, old))
+        previous = "" if old else _read_previous_note(conn, tree)
+        return DueOffer(tree, signed, _prove(conn, tree, signed, old), previous=previous)
     except MalformedHistory as error:  # tiles are pruned
         return DueOffer(tree, signed, None, error.message)
+
+
+def _read_previous_note(conn: Connection, tree: Tree) -> str:
+    """Return the last note of the tree that a tree follows; empty if this database has none."""
+    try:
+        before = read_opening_entry(tree.opening).opening.previous
+    except HistoryError:
+        return ""
+    previous = None if before is None else find_tree_of(conn, tree.topic_id, str(before.origin))
+    signed = None if previous is None else read_checkpoint_of(conn, previous.id)
+    return "" if signed is None else signed.note
 
 
 def _prove(conn: Connection, tree: Tree, signed: StoredCheckpoint, old: int) -> Offer:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.history.closed_trees import ClosedTree, count_closed, find_closed, forget_closed, keep_closed
 from eventd.log.history.relayed import compare_kept, find_kept_root
-from eventd.log.history.trees import Tree, read_relayed_trees
+from eventd.log.history.trees import Tree, find_tree_of, read_checkpoint_at, read_relayed_trees
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
 from eventd.log.witnesses.keys import (
     LOG,
@@ -394,8 +394,11 @@ def compare_notes(conn: Connection, topic_id: int, group: str, notes: Sequence[s
                 continue
             differs = stated.size != tree.size
             first = find_second_root(conn, topic_id, stated, tree.key) if differs else ""
-            if differs and not first and kept is None and has_pending(conn, topic_id, tree.origin):
+            # What a node itself shows of a tree that it has left may be less than is held, as after a restore.
+            is_due = tree.node != teller and not has_pending(conn, topic_id, tree.origin)
+            if differs and not first and kept is None and not is_due:
                 continue
+            first = first or (_find_note(conn, topic_id, stated) if differs and kept is not None else "")
         except HistoryError:
             continue  # it proves nothing, also not about its teller, which may have it from another node
         if first:
@@ -413,6 +416,13 @@ def compare_notes(conn: Connection, topic_id: int, group: str, notes: Sequence[s
             kind = FindingKind.FORK
         found.append(_fork(tree, stated, note, detail)._replace(kind=kind))
     return found
+
+
+def _find_note(conn: Connection, topic_id: int, stated: Checkpoint) -> str:
+    """Return the note of a tree whose tiles are kept at exactly the size of another note; empty if none is stored."""
+    tree = find_tree_of(conn, topic_id, str(stated.origin))
+    reached = None if tree is None else read_checkpoint_at(conn, tree.id, stated.size)
+    return "" if reached is None else reached.note
 
 
 def keep_compared(conn: Connection, topic_id: int, found: Sequence[NewFinding], now: int) -> tuple[FindingKind, ...]:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from eventd.egress.cursors import link_name
 from eventd.log.core.eventlog import EventLog
 from eventd.log.cursors.cursors import create_cursor
+from eventd.log.history.open_tree import open_tree
 from eventd.log.history.trees import read_checkpoint_of, read_tree
 from eventd.log.witnesses.cosignatures import Witness, find_witness, read_held_sizes
 from eventd.log.witnesses.findings import read_findings, read_pending
@@ -185,6 +186,21 @@ async def test_a_cosignature_is_kept_and_the_tree_is_not_offered_again_before_it
     assert isinstance(last, WitnessQuestion)
     assert (last.old, last.opening) == (2, None)
     assert offered.metrics.results == {"cosigned": 2}
+
+
+async def test_the_first_offer_of_a_tree_has_the_last_note_of_the_one_before(
+    offered: Offered, peer: ScriptedPeer, log: EventLog
+) -> None:
+    before = await log.database.read(read_checkpoint_of, offered.tree)
+    assert before is not None
+    rotated = OWNER._replace(private=OTHER)
+    await log.database.write(open_tree, offered.topic, rotated, NOW)
+    for number in "yz":
+        await emit(log, offered.topic, number)
+        await signed(log, offered.topic, rotated)
+        await offered.step()
+    first, second = (one for one in peer.asked if isinstance(one, WitnessQuestion))
+    assert (first.notes, second.notes) == ((before.note,), ())
 
 
 async def test_no_transaction_is_made_where_nothing_changes_and_offers_share_those_of_the_log(

@@ -71,9 +71,9 @@ class WitnessLog:
         rows = await self.log.database.read(read_findings, self.topic)
         return [(one.kind, one.size, one.other_size) for one in reversed(rows)]
 
-    async def hear(self, *notes: SignedNote) -> tuple[FindingKind, ...]:
+    async def hear(self, *notes: SignedNote, teller: str = "c") -> tuple[FindingKind, ...]:
         texts = [note.encode().decode() for note in notes]
-        found = await self.log.database.read(compare_notes, self.topic, "g", texts, "c")
+        found = await self.log.database.read(compare_notes, self.topic, "g", texts, teller)
         return await self.log.database.write(keep_compared, self.topic, found, self.now)
 
     async def keys(self) -> list[tuple[str, bytes]]:
@@ -454,6 +454,21 @@ async def test_another_root_at_a_size_of_which_the_leaves_are_kept_is_a_fork_at_
     await keep_all_tiles(witness.log, witness.topic, old)
     assert await witness.hear(old.note(3), copy.note()) == ("fork",)
     assert await witness.found() == [("fork", 4, 3)]
+
+
+async def test_what_a_copy_has_signed_is_written_to_a_file_with_the_note_that_is_kept_of_that_size(
+    witness: WitnessLog,
+) -> None:
+    old, copy = GrowingTree().grow("x", "y"), GrowingTree().grow("x", "of the copy")
+    await witness.cosigned(old.offer())
+    assert await witness.hear(copy.note(2), teller="a") == (), "what a restored node shows of its former tree is less"
+    await keep_all_tiles(witness.log, witness.topic, old)
+    await witness.cosigned(old.grow("z").offer(3))
+    assert await witness.hear(copy.note(), teller="a") == ("fork",)
+    [finding] = await witness.log.database.read(read_findings, witness.topic)
+    assert (finding.size, finding.other_size) == (3, 3)
+    file = ForkFile((read_note(finding.note.encode()), read_note(finding.other_note.encode())))
+    assert check_fork(file.encode(), [old.signer.key]).index is None
 
 
 async def test_a_node_that_denies_its_former_tree_has_lost_all_of_it(witness: WitnessLog) -> None:
