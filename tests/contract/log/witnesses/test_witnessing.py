@@ -440,12 +440,18 @@ async def test_a_copy_that_signed_other_leaves_has_forked_its_tree_and_not_gone_
     await witness.cosigned(old.offer())
     await keep_all_tiles(witness.log, witness.topic, old)
     await witness.cosigned(GrowingTree("u", reason=OpeningReason.EPOCH, previous=copy.previous_at()).offer())
-    await witness.cosigned(GrowingTree("v", reason=OpeningReason.EPOCH, previous=old.previous_at(3)).offer())
-    forked, back = reversed(await witness.log.database.read(read_findings, witness.topic))
+    [forked] = await witness.log.database.read(read_findings, witness.topic)
     assert (forked.kind, forked.origin, forked.size, forked.other_size) == ("fork", str(old.origin), 4, 3)
     for root in (copy.checkpoint(3).root, old.checkpoint(3).root):
         assert root.hex() in forked.detail
-    assert (back.kind, back.other_size) == ("rolled_back", 3)
+
+
+async def test_a_restored_node_that_signed_no_other_leaves_has_gone_back_and_not_forked(witness: WitnessLog) -> None:
+    old = GrowingTree().grow("x", "y", "z")
+    await witness.cosigned(old.offer())
+    await keep_all_tiles(witness.log, witness.topic, old)
+    await witness.cosigned(GrowingTree("u", reason=OpeningReason.EPOCH, previous=old.previous_at(3)).offer())
+    assert await witness.found() == [("rolled_back", 4, 3)]
 
 
 async def test_another_root_at_a_size_of_which_the_leaves_are_kept_is_a_fork_at_once(witness: WitnessLog) -> None:
