@@ -76,7 +76,7 @@ def judge_previous(
         )
     if passed_over:
         found = _about_previous(offered, before, newest, Succession.ROLLED_BACK, newest.size)
-        # A database that was restored twice and two running copies look alike: both cannot be told from the trees.
+        # A database that was restored twice and two running copies open the same trees.
         return found._replace(
             detail=f"{entry.opening.origin} follows {last.origin}, and not {newest.origin}, which was opened later: its"
             f" {counted(newest.size, 'leaf is', 'leaves are')} abandoned. Its node was restored once more, or another"
