@@ -260,13 +260,13 @@ def _next_step(state: WitnessState, finding: HistoryFinding) -> str:
 
 def _ask_for_abandoned(state: WitnessState, node: str) -> str:
     """Return how the operator of a node gets abandoned events back: from a peer of it, which this node need not be."""
-    source, relay = state.node, ""
+    peer, relay = state.node, ""
     if node not in state.peers:
-        source = state.peers[0] if len(state.peers) == 1 else "RELAY"
-        relay = f" from the peer that relays them{'' if source == 'RELAY' else f', as {source} does,'}"
+        peer = state.peers[0] if len(state.peers) == 1 else "RELAY"
+        relay = f" from the peer that relays them{'' if peer == 'RELAY' else f', as {peer} does,'}"
     return (
         f"ask the operator of {node}, who can get abandoned events back there{relay} with"
-        f" `routerctl verify --peer {source} --pull --group {state.group}`"
+        f" `routerctl verify --peer {peer} --pull --group {state.group}`"
     )
 
 
