@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventd.cli.federation.check_results import describe_check
 from eventd.cli.federation.pull import describe_returned
 from eventd.cli.gateway.completion import complete_event
 from eventd.cli.gateway.selecting import GroupOption, one_group
@@ -199,7 +200,7 @@ def _show(out: Output, answer: Mapping[str, Any]) -> None:
             "Dedupe key": event["dedupeKey"],
             "Payload": f"{answer['payloadBytes']} bytes",
             **({"Returned": describe_returned(event["returned"])} if event.get("returned") else {}),
-            **({"History": event["history"]} if event.get("history") else {}),
+            **({"History": describe_check(event)} if event.get("history") else {}),
             **({"Mark": _describe_mark(event["mark"])} if event.get("mark") else {}),
         },
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from eventd.cli.federation.check_results import show_check
 from eventd.cli.federation.pull import show_returned
 from eventd.cli.gateway.selecting import (
     AfterOption,
@@ -70,7 +71,7 @@ EVENTS = (
     Column("SEQ", text("seq"), wide=True),
     Column("VIA", lambda row: ",".join(row["path"]) or "-", wide=True),
     Column("RETURNED", lambda row: show_returned(row.get("returned")), wide=True),
-    Column("HISTORY", lambda row: row.get("history") or "-", wide=True),
+    Column("HISTORY", show_check, wide=True),
     Column("MARK", lambda row: row["mark"]["kind"] if row.get("mark") else "-", wide=True),
     Column("DEDUPE_KEY", text("dedupeKey"), wide=True),
     Column("PAYLOAD", lambda row: _pairs(row["payload"]), wide=True),

@@ -57,7 +57,7 @@ def read_event_states(
     conn: Connection, topic_id: int, group: str, records: Iterable[Record]
 ) -> dict[int, EventHistory]:
     """Return by position what is known of each record that came from another node."""
-    foreign = {record.position: (record, node) for record in records if (node := _node_of(record))}
+    foreign = {record.position: (record, node) for record in records if (node := admitting_node(record))}
     marks = read_refuted_at(conn, topic_id, [*foreign])
     refuted = {mark.position for mark in marks if mark.kind == MarkKind.REFUTED}
     reader = _StateReader(conn, topic_id, group)
@@ -76,8 +76,11 @@ def pick_in_state(
     return [record for record in given if states.get(record.position) is state]
 
 
-def _node_of(record: Record) -> str:
-    """Return the node that admitted an event; empty for this one."""
+def admitting_node(record: Record) -> str:
+    """Return the node that admitted an event, the first one of its path; empty for this one.
+
+    Its tree has the leaf. The event's `sourceNode` is what that node says, and can be any other one.
+    """
     try:
         path = decode_path(record.path)
     except Malformed:

@@ -36,7 +36,7 @@ from eventd.log.core.values import Record
 from eventd.log.delivery.event_ledger import BatchEvidence, EventDeadLetter, read_event_letters, read_evidence
 from eventd.log.delivery.evidence import Proof
 from eventd.log.delivery.states import Delivery, derive
-from eventd.log.witnesses.event_states import read_event_states
+from eventd.log.witnesses.event_states import admitting_node, read_event_states
 from eventd.resources.configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.store.parts.part import StoredPart
@@ -169,6 +169,7 @@ def _describe(conn: Connection, params: OneEvent, now: int) -> dict[str, Any]:
             "returned": None if returned is None else show_returned(returned),
             "mark": read_refuted_marks(conn, topic.id, [record]).get(record.position),
             "history": states.get(record.position),
+            "admittedBy": admitting_node(record) if record.position in states else None,
         },
         "node": group.node_name,
         "payload": payload.decode() if len(payload) <= INLINE_BYTES else None,

@@ -35,7 +35,7 @@ from eventd.log.core.scan import blocks_at, pick
 from eventd.log.core.units import Check, Publish
 from eventd.log.core.values import AppendResult, Drafts, Head, IdOwner, Outcome, Record
 from eventd.log.history.trees import read_tree
-from eventd.log.witnesses.event_states import EventHistory, pick_in_state, read_event_states, span_of
+from eventd.log.witnesses.event_states import EventHistory, admitting_node, pick_in_state, read_event_states, span_of
 from eventd.resources.configuration import GroupConfig
 from eventd.store.engine.database import Connection
 from eventd.text.arguments import as_argument
@@ -265,7 +265,11 @@ async def list_events(services: Services, params: ListEvents) -> dict[str, Any]:
         show_event(record)
         | ({"returned": marks[record.event_id]} if record.event_id in marks else {})
         | ({"mark": refuted[record.position]} if record.position in refuted else {})
-        | ({"history": states[record.position]} if record.position in states else {})
+        | (
+            {"history": states[record.position], "admittedBy": admitting_node(record)}
+            if record.position in states
+            else {}
+        )
         for record in records
     ]
     return {

@@ -426,7 +426,9 @@ async def test_events_are_listed_by_the_result_of_their_check(log: EventLog, clo
     assert found == {"waiting": ["new"], "verified": [], "unproven": ["old"], "refuted": ["bad"]}
     shown = (await books.call("events.list", group="g"))["events"]
     assert [one.get("history") for one in shown] == [None, "unproven", "waiting"]
-    assert (await books.call("events.describe", group="g", id="new"))["event"]["history"] == "waiting"
+    assert [one.get("admittedBy") for one in shown] == [None, "b", "b"]
+    described = (await books.call("events.describe", group="g", id="new"))["event"]
+    assert (described["history"], described["admittedBy"]) == ("waiting", "b")
     assert [one["result"] for one in await emit(books, *shown)] == ["duplicate", "duplicate", "duplicate"]
     assert (await books.call("history.status", group="g"))["groups"][0]["waiting"] == 1
     await books.declare(spec="history: {mode: record}")

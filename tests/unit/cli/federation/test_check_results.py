@@ -1,0 +1,24 @@
+"""What a check result says of the node whose tree has an event."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventd.cli.federation.check_results import describe_check, show_check
+
+
+@pytest.mark.parametrize(
+    ("history", "admitted_by", "shown", "described"),
+    [
+        ("verified", "a", "verified", "verified: admitted by a"),
+        ("verified", "hub", "verified (hub)", "verified: admitted by hub; nothing proves that it is of a"),
+        ("unproven", "hub", "unproven", "unproven: by its path, admitted by hub"),
+        ("verified", None, "verified", "verified"),
+    ],
+)
+def test_a_verified_event_names_the_node_whose_tree_has_it(
+    history: str, admitted_by: str | None, shown: str, described: str
+) -> None:
+    event = {"sourceNode": "a", "history": history, "admittedBy": admitted_by}
+    assert show_check(event) == shown
+    assert describe_check(event) == described
