@@ -32,8 +32,8 @@ from federation.lenient import parse_time
 class EventInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """An event as a client writes it; missing members are filled in later.
 
-    `recordedAt`, `seq`, `path`, `returned`, `history` and `admittedBy`, which listings show, are accepted and ignored: a
-    listing can be emitted elsewhere. An event with a `mark` is not the one to which its id belongs.
+    `recordedAt`, `seq`, `path`, `returned`, `history` and `admittedBy`, which listings show, are accepted and ignored:
+    a listing can be emitted elsewhere. An event with a `mark` is not the one to which its id belongs.
     """
 
     id: str | None = None
