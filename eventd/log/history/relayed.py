@@ -127,10 +127,25 @@ def _insert(conn: Connection, topic_id: int, checked: CheckedTiles) -> Tree:
 
 
 def drop_relayed(conn: Connection, topic_id: int, node: str, *, but: int = 0) -> None:
-    """Drop the trees of a node with their tiles, except those that it opened last, `but` of them."""
-    kept = [tree for tree in read_relayed_trees(conn, topic_id) if read_origin(tree.origin).node == node]
-    for tree in kept[but:]:
+    """Drop the trees of a node with their tiles, except `but` of them: those that it opened last.
+
+    Trees that are not held any more, as those of an impostor after a reset, are dropped first, whatever time of their
+    opening they state.
+    """
+    held = read_held_origins(conn, topic_id)
+    trees = [tree for tree in read_relayed_trees(conn, topic_id) if read_origin(tree.origin).node == node]
+    for tree in sorted(trees, key=lambda tree: tree.origin not in held)[but:]:
         _drop(conn, tree)
+
+
+def read_held_origins(conn: Connection, topic_id: int) -> set[str]:
+    """Return the origins of trees whose tiles are kept and that are witnessed, or were until their node left them."""
+    of_both = (
+        f"EXISTS (SELECT 1 FROM {table} AS o WHERE o.topic_id = t.topic_id AND o.origin = t.origin)"
+        for table in ("witnessed", "closed_trees")
+    )
+    sql = f"SELECT origin FROM trees AS t WHERE topic_id = ? AND epoch = '' AND ({' OR '.join(of_both)})"
+    return {origin for (origin,) in fetch(conn, sql, (topic_id,))}
 
 
 def compare_kept(conn: Connection, topic_id: int, origin: str, size: int, root: bytes) -> None:

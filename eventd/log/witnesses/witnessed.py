@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.history.closed_trees import ClosedTree, count_closed, find_closed, forget_closed, keep_closed
-from eventd.log.history.relayed import compare_kept, find_kept_root
+from eventd.log.history.relayed import compare_kept, find_kept_root, read_held_origins
 from eventd.log.history.trees import Tree, find_tree_of, read_checkpoint_at, read_relayed_trees
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
 from eventd.log.witnesses.keys import (
@@ -329,14 +329,8 @@ def read_believed_trees(conn: Connection, topic_id: int) -> list[Tree]:
     After a reset, kept tiles still prove to others what is in them, but they decide nothing here: their key may have
     been that of an impostor. So it is until new tiles prove that they are part of what is witnessed anew.
     """
-    of_both = (
-        f"EXISTS (SELECT 1 FROM {table} AS o WHERE o.topic_id = t.topic_id AND o.origin = t.origin)"
-        for table in ("witnessed", "closed_trees")
-    )
-    proven = "topic_id = ? AND epoch = '' AND trouble = ''"
-    sql = f"SELECT origin FROM trees AS t WHERE {proven} AND ({' OR '.join(of_both)})"
-    believed = {origin for (origin,) in fetch(conn, sql, (topic_id,))}
-    return [tree for tree in read_relayed_trees(conn, topic_id) if tree.origin in believed]
+    held = read_held_origins(conn, topic_id)
+    return [tree for tree in read_relayed_trees(conn, topic_id) if tree.origin in held and not tree.trouble]
 
 
 def read_news(conn: Connection, topic_id: int, since: int, but: str, limit: int) -> list[WitnessedTree]:

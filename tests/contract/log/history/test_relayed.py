@@ -22,12 +22,15 @@ from eventd.log.history.relayed import (
     keep_tiles,
 )
 from eventd.log.history.trees import find_tree_of, read_relayed_trees, read_trees
+from eventd.log.witnesses.offers import OfferFrom
+from eventd.log.witnesses.witnessed import decide
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from eventd.testing import NOW
 from federation.errors import HistoryError
 from federation.history.exchange import TilesAnswer, TilesQuestion
 from federation.history.proof_file import ProofFile
+from federation.history.witnessing import KeySource
 from tests.support import plain_history as plain
 from tests.support.growing_tree import GrowingTree
 from tests.support.histories import emit, signed, start
@@ -237,6 +240,20 @@ async def test_of_a_node_the_trees_that_it_opened_last_are_kept(relay: Relay) ->
     assert [tree.origin[-1] for tree in kept] == [*reversed(letters)][:MOST_TREES]
     await relay.log.database.write(drop_relayed, relay.topic, "a")
     assert await relay.log.database.read(read_relayed_trees, relay.topic) == []
+
+
+async def test_trees_that_are_held_no_more_make_room_first_whenever_they_claim_to_be_opened(relay: Relay) -> None:
+    for name, later in (("a", 0), ("b", 9), ("c", 8)):
+        tree = GrowingTree(name)
+        asked = ask_tiles(due := checkpoint(tree)._replace(opened_at=NOW + later), None)
+        checked = await relay.log.database.read(check_tiles, due, None, asked, answer(tree, asked))
+        await relay.log.database.write(keep_tiles, relay.topic, checked, NOW)
+    offered = OfferFrom(relay.topic, "g", "a", KeySource.SHARED, {}, ["a"], GrowingTree("a").offer())
+    assert (await relay.log.database.write(decide, offered, NOW)).error is None
+    for left in ("ba", "a", ""):
+        await relay.log.database.write(drop_relayed, relay.topic, "a", but=len(left))
+        kept = await relay.log.database.read(read_relayed_trees, relay.topic)
+        assert "".join(tree.origin[-1] for tree in kept) == left
 
 
 async def test_a_dropped_tree_frees_its_name_at_once_and_is_deleted_in_steps(
