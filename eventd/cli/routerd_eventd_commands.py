@@ -286,6 +286,7 @@ def probe(
 
 @app.command(cls=Command)
 def simulate(
+    ctx: typer.Context,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of runs.")] = 50,
     first: Annotated[
         int, typer.Option("--from", min=0, help="Seed of the first run; each next one is one higher.")
@@ -297,13 +298,17 @@ def simulate(
 ) -> None:
     """Run whole nodes on virtual time with faults, and check that nothing is lost; exits with status 4 otherwise.
 
-    It proves the Python and the SQLite of this machine with the code of the node, and touches no data.
+    It tests the node with this machine's Python and SQLite, and touches no data.
     """
     from eventd.cli.simulate import simulate as simulation
 
     if trace and seed is None:
         raise typer.BadParameter("--trace shows one run: name it with --seed")
     if seed is not None:
+        of_many = {"seeds": "--seeds", "first": "--from", "jobs": "--jobs", "output": "-o"}
+        for name, option in of_many.items():
+            if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
+                raise typer.BadParameter(f"--seed plays one run, and shows it as text: leave out {option}")
         simulation.run_seed(seed, trace=trace)
         return
     simulation.run_seeds(first, seeds, jobs=jobs, output=output)

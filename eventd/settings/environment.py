@@ -119,10 +119,19 @@ def java_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
     return {name: environ[name] for name in names if environ.get(name)}
 
 
-def unseeded_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for a Python whose order of sets is the same in every process."""
+def unseeded_environment(scratch: str = "", environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment for a Python whose order of sets is the same in every process.
+
+    `scratch`: the folder for its temporary files; empty: as here.
+    """
     environ = os.environ if environ is None else environ
-    return {**environ, "PYTHONHASHSEED": "0"}
+    return {**environ, "PYTHONHASHSEED": "0"} | ({"TMPDIR": scratch} if scratch else {})
+
+
+def scratch_folder(environ: Mapping[str, str] | None = None) -> str:
+    """Return the folder that is set for temporary files; empty if none is."""
+    environ = os.environ if environ is None else environ
+    return environ.get("TMPDIR", "")
 
 
 def export_variables(values: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ from eventd.runtime.clock import cpu_seconds
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.plan import draw_plan
 from eventd.simulation.run import SimulationResult, play
+from eventd.simulation.world.sqlite_library import load_library
 
 
 @dataclass(slots=True)
@@ -63,6 +64,11 @@ class CampaignResult:
             "sums": {str(seed): f"{number:08x}" for seed, number in self.sums.items()},
             "runsPerCpuMinute": round(self.runs_per_cpu_minute, 1),
         }
+
+
+def require_machine() -> None:
+    """Raise `SimulationUnavailable` unless the simulation can be the disk of this machine's SQLite."""
+    load_library()
 
 
 def run_campaign(

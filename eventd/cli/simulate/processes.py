@@ -6,38 +6,64 @@ import json
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from eventd.errors import CheckFailed
+from eventd.errors import EventdError
+from eventd.settings.environment import unseeded_environment
 
+TERMINATE_SECONDS: Final = 10.0
+"""How long a process may take to end after a signal."""
 _SUMS: Final = ("runs", "idleRuns", "acknowledgedEvents", "kills", "powerLosses")
 
 
-def run_in_processes(first: int, seeds: int, jobs: int) -> dict[str, Any]:
-    """Return the result of `seeds` seeds from `first` on as one object. Raises `CheckFailed` if a process fails."""
+def run_in_processes(first: int, seeds: int, jobs: int, within: Path | None) -> dict[str, Any]:
+    """Return the result of `seeds` seeds from `first` on as one object. Raises `EventdError` if a process fails.
+
+    Their files are in one folder below `within`, which is removed however they end.
+    """
     share = -(-seeds // jobs)
     parts = [(begin, min(share, first + seeds - begin)) for begin in range(first, first + seeds, share)]
     with ExitStack() as stack:
-        running = [stack.enter_context(_start(begin, count)) for begin, count in parts]
+        folder = stack.enter_context(
+            TemporaryDirectory(prefix="eventd-simulation-", dir=within, ignore_cleanup_errors=True)
+        )
+        running = list[subprocess.Popen[bytes]]()
         stack.callback(_end, running)
+        for begin, count in parts:
+            running.append(_start(begin, count, folder))
         outputs = [process.communicate()[0] for process in running]
     results = []
-    for (begin, count), text in zip(parts, outputs, strict=True):
+    for (begin, count), text, process in zip(parts, outputs, running, strict=True):
         try:
             results.append(json.loads(text))
         except ValueError:
-            raise CheckFailed(f"the process for seeds {begin} to {begin + count - 1} ended without a result") from None
+            raise EventdError(
+                f"the process for seeds {begin} to {begin + count - 1} ended with status {process.returncode} and"
+                " without a result"
+            ) from None
     return _together(results)
 
 
-def _start(first: int, seeds: int) -> subprocess.Popen[bytes]:
+def _start(first: int, seeds: int, folder: str) -> subprocess.Popen[bytes]:
     words = ["simulate", "--from", str(first), "--seeds", str(seeds), "-o", "json"]
-    return subprocess.Popen([sys.executable, "-m", "eventd.cli.routerd_eventd", *words], stdout=subprocess.PIPE)
+    command = [sys.executable, "-m", "eventd.cli.routerd_eventd", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=unseeded_environment(folder))
 
 
 def _end(running: list[subprocess.Popen[bytes]]) -> None:
+    """End the processes that have not ended, also in the middle of a run."""
     for process in running:
-        process.kill()  # does nothing to one that has ended
+        process.terminate()  # does nothing to one that has ended
+    for process in running:
+        try:
+            process.wait(TERMINATE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def _together(results: list[dict[str, Any]]) -> dict[str, Any]:

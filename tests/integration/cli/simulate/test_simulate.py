@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import _sqlite3
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -10,8 +15,12 @@ from typer.testing import CliRunner, Result
 from eventd.cli.program.exits import ExitCode, exit_code
 from eventd.cli.routerd_eventd_commands import app
 from eventd.cli.simulate import simulate
-from eventd.errors import CheckFailed
+from eventd.cli.simulate.processes import run_in_processes
+from eventd.errors import CheckFailed, EventdError
+from eventd.simulation import run
+from eventd.simulation.world import sqlite_library
 from tests.support.seeded_bugs import forget_ids
+from tests.support.source import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +60,58 @@ def test_one_seed_shows_its_plan_and_with_trace_each_step() -> None:
 def test_processes_share_the_runs() -> None:
     found = json.loads(call("--from", "2", "--seeds", "2", "--jobs", "2", "-o", "json").stdout)
     assert (found["runs"], found["violations"], sorted(found["sums"])) == (2, [], ["2", "3"])
+
+
+@pytest.mark.parametrize("words", [("-o", "json"), ("--jobs", "1"), ("--seeds", "50"), ("--from", "1")])
+def test_one_seed_takes_no_options_of_many(words: tuple[str, ...]) -> None:
+    done = call("--seed", "2", *words)
+    assert done.exit_code == ExitCode.USAGE
+    assert f"leave out {words[0]}" in " ".join(done.stderr.split())
+
+
+def test_runs_that_are_all_too_idle_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "LEAST_ACKNOWLEDGED", 2)
+    done = call("--from", "2", "--seeds", "1")
+    assert isinstance(done.exception, CheckFailed)
+    assert "too idle to count" in str(done.exception)
+
+
+def test_a_python_that_cannot_simulate_is_an_error_and_not_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_sqlite3, "__file__", "/dev/null")
+    sqlite_library.load_library.cache_clear()
+    done = call("--jobs", "2")
+    assert isinstance(done.exception, sqlite_library.SimulationUnavailable)
+    assert exit_code(done.exception) == ExitCode.ERROR
+
+
+def test_a_process_without_a_result_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(EventdError, match="seeds 1 to 1 ended with status 1 and without a result"):
+        run_in_processes(1, 2, 2, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_campaign_leaves_no_process_and_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started = list[subprocess.Popen[bytes]]()
+
+    def interrupt(self: subprocess.Popen[bytes]) -> None:
+        started.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_in_processes(1, 2000, 1, tmp_path)
+    assert [process.returncode for process in started] == [-signal.SIGTERM]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_python_that_ignores_the_environment_is_refused() -> None:
+    command = [sys.executable, "-E", "-m", "eventd.cli.routerd_eventd", "simulate", "--seeds", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == ExitCode.ERROR
+    assert "PYTHONHASHSEED" in done.stderr
 
 
 def test_a_trace_needs_a_seed() -> None:
