@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -292,7 +293,17 @@ def simulate(
         int, typer.Option("--from", min=0, help="Seed of the first run; each next one is one higher.")
     ] = 1,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Play only this seed, and show its plan.")] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="With --seed, show every step.")] = False,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Play only the plan in this file, and show it.")
+    ] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="With --seed or --plan, show every step.")] = False,
+    shrink: Annotated[
+        bool,
+        typer.Option(
+            "--shrink",
+            help="With --seed or --plan, search the smallest plan that fails in the same way; it is written to a file.",
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes that share the runs.")] = 1,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
@@ -302,14 +313,16 @@ def simulate(
     """
     from eventd.cli.simulate import simulate as simulation
 
-    if trace and seed is None:
-        raise typer.BadParameter("--trace shows one run: name it with --seed")
-    if seed is not None:
+    if seed is not None and plan is not None:
+        raise typer.BadParameter("--seed and --plan each play one run: leave out one of them")
+    if seed is None and plan is None and (trace or shrink):
+        raise typer.BadParameter(f"{'--trace' if trace else '--shrink'} is for one run: name it with --seed or --plan")
+    if seed is not None or plan is not None:
         of_many = {"seeds": "--seeds", "first": "--from", "jobs": "--jobs", "output": "-o"}
         for name, option in of_many.items():
             if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
-                raise typer.BadParameter(f"--seed plays one run, and shows it as text: leave out {option}")
-        simulation.run_seed(seed, trace=trace)
+                raise typer.BadParameter(f"--seed and --plan play one run, and show it as text: leave out {option}")
+        simulation.run_one(seed, plan, trace=trace, shrink=shrink)
         return
     simulation.run_seeds(first, seeds, jobs=jobs, output=output)
 

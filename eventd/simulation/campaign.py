@@ -10,7 +10,7 @@ from typing import Any
 
 from eventd.runtime.clock import cpu_seconds
 from eventd.simulation.checks.violation import Violation
-from eventd.simulation.plan import draw_plan
+from eventd.simulation.plan import SimulationPlan, draw_plan
 from eventd.simulation.run import SimulationResult, play
 from eventd.simulation.world.sqlite_library import load_library
 
@@ -87,9 +87,8 @@ def run_campaign(
     return found
 
 
-def trace_seed(seed: int, write: Callable[[str], None], within: Path | None = None) -> SimulationResult:
-    """Play the plan of a seed, with a line for the plan, each fault and each step; return what was found."""
-    plan = draw_plan(seed)
+def trace_plan(plan: SimulationPlan, write: Callable[[str], None], within: Path | None = None) -> SimulationResult:
+    """Play a plan, with a line for the plan, each fault and each step; return what was found."""
     for line in plan.lines():
         write(line)
     return play(plan, write, within)

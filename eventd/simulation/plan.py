@@ -48,5 +48,5 @@ def draw_plan(seed: int, kinds: Collection[str] = ()) -> SimulationPlan:
 
 
 def plan_from_json(text: bytes) -> SimulationPlan:
-    """Return the plan that `to_json` has written. Raises `msgspec.DecodeError`."""
+    """Return the plan that `to_json` has written; a kept one says more of itself. Raises `msgspec.DecodeError`."""
     return msgspec.json.decode(text, type=SimulationPlan)

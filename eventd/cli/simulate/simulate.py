@@ -6,12 +6,15 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventd.cli.simulate.processes import run_in_processes
 from eventd.cli.terminal.output import Format, Output
 from eventd.errors import CheckFailed, EventdError
 from eventd.settings.environment import scratch_folder, unseeded_environment
+
+if TYPE_CHECKING:  # it loads the node
+    from eventd.simulation.plan import SimulationPlan
 
 MEMORY: Final = Path("/dev/shm")
 """Where the files of nodes are kept, unless TMPDIR says where: in memory, because the simulation is the disk."""
@@ -46,23 +49,58 @@ def run_seeds(first: int, seeds: int, *, jobs: int, output: Format) -> None:
         )
 
 
-def run_seed(seed: int, *, trace: bool) -> None:
-    """Play the plan of one seed, and show the plan; with `trace`, also each step. Raises `CheckFailed`."""
+def run_one(seed: int | None, file: Path | None, *, trace: bool, shrink: bool) -> None:
+    """Play one plan, of a seed or in a file, and show it; with `trace`, also each step. Raises `CheckFailed`.
+
+    With `shrink`, the smallest plan that fails in the same way is written to a file.
+    """
     fix_hash_seed()
-    from eventd.simulation.campaign import trace_seed
+    from eventd.simulation.campaign import require_machine, trace_plan
     from eventd.simulation.plan import draw_plan
 
+    require_machine()
+    plan = draw_plan(seed or 0) if file is None else _read_plan(file)
     if trace:
-        result = trace_seed(seed, print, _folder())
+        result = trace_plan(plan, print, _folder())
     else:
-        print("\n".join(draw_plan(seed).lines()))
-        result = trace_seed(seed, lambda _: None, _folder())
+        print("\n".join(plan.lines()))
+        result = trace_plan(plan, lambda _: None, _folder())
     steps = f"{result.steps} steps in {result.seconds:.1f} virtual seconds"
-    print(f"{steps}, sum {result.sum:08x}; {result.acknowledged} events acknowledged")
+    print(f"{steps}, sum {result.sum:08x}; {result.acknowledged} events acknowledged", flush=True)
     for violation in result.violations:
         print(violation, file=sys.stderr, flush=True)
-    if result.violations:
-        raise CheckFailed(f"seed {seed} failed", hint="the lines above say what does not hold")
+    if not result.violations:
+        return
+    if shrink:
+        _shrink(plan, result.violations[0].invariant)
+    raise CheckFailed(f"seed {plan.seed} failed", hint="the lines above say what does not hold")
+
+
+def _read_plan(file: Path) -> SimulationPlan:
+    import msgspec
+
+    from eventd.simulation.plan import plan_from_json
+
+    try:
+        return plan_from_json(file.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise EventdError(f"{file} cannot be read as a plan: {error}", hint="--shrink writes plans") from None
+
+
+def _shrink(plan: SimulationPlan, invariant: str) -> None:
+    from eventd.simulation.shrinking import shrink_failure
+
+    def report(smaller: SimulationPlan) -> None:
+        print(f"still violates {invariant}: {_size(smaller)}", file=sys.stderr, flush=True)
+
+    smallest = shrink_failure(plan, invariant, _folder(), report)
+    file = Path(f"plan-{plan.seed}.json")
+    file.write_bytes(smallest.to_json() + b"\n")
+    print(f"{file}: {_size(smallest)}; repeat it with routerd-eventd simulate --plan {file} --trace")
+
+
+def _size(plan: SimulationPlan) -> str:
+    return f"{len(plan.topology.nodes)} nodes, {len(plan.load)} steps of load, {len(plan.faults)} faults"
 
 
 def fix_hash_seed() -> None:

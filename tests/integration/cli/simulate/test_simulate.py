@@ -17,7 +17,10 @@ from eventd.cli.routerd_eventd_commands import app
 from eventd.cli.simulate import simulate
 from eventd.cli.simulate.processes import run_in_processes
 from eventd.errors import CheckFailed, EventdError
-from eventd.simulation import run
+from eventd.simulation import run, shrinking
+from eventd.simulation.checks.violation import Violation
+from eventd.simulation.plan import SimulationPlan
+from eventd.simulation.run import SimulationResult
 from eventd.simulation.world import sqlite_library
 from tests.support.seeded_bugs import forget_ids
 from tests.support.source import ROOT
@@ -55,6 +58,30 @@ def test_one_seed_shows_its_plan_and_with_trace_each_step() -> None:
     assert plan[0].startswith("seed 2: ")
     assert len(trace) > 1000
     assert set(plan) <= set(trace), "the same plan, and the same verdict with the same sum"
+
+
+def test_a_plan_that_fails_is_shrunk_to_a_file_that_can_be_played(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    forget_ids(monkeypatch)
+    monkeypatch.setattr(shrinking, "play", _fails_with_two_faults)
+    assert "plan-2.json: 2 nodes, 0 steps of load, 2 faults" in call("--seed", "2", "--shrink").stdout
+    done = call("--plan", "plan-2.json")
+    assert done.stdout.startswith("seed 2: pair, ")
+    assert len(done.stdout.splitlines()) == 4
+
+
+def _fails_with_two_faults(plan: SimulationPlan, **_more: object) -> SimulationResult:
+    violations = [Violation("V5", "a", "", 0.0)] if len(plan.faults) > 1 else []
+    return SimulationResult(plan.seed, violations)
+
+
+def test_a_file_without_a_plan_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    done = call("--plan", str(tmp_path / "plan.json"))
+    assert exit_code(done.exception) == ExitCode.ERROR  # type: ignore[arg-type]
+    assert "cannot be read as a plan" in str(done.exception)
 
 
 def test_processes_share_the_runs() -> None:
@@ -117,4 +144,4 @@ def test_a_python_that_ignores_the_environment_is_refused() -> None:
 def test_a_trace_needs_a_seed() -> None:
     done = call("--trace")
     assert done.exit_code == ExitCode.USAGE
-    assert "name it with --seed" in done.stderr
+    assert "name it with --seed or --plan" in " ".join(done.stderr.split())
