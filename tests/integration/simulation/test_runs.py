@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eventd.simulation.plan import draw_plan
+from eventd.simulation.plan import draw_plan, plan_from_json
 from eventd.simulation.run import SimulationResult, play
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import SHAPES
@@ -21,6 +21,8 @@ SEEDS = (2, 3, 5, 6, 7, 10)
 """Short runs that together have every kind of fault."""
 FRESH = [1000 * date.today().toordinal() + number for number in range(6)]
 """Other runs each day."""
+KEPT = sorted(Path(__file__).with_name("kept").glob("*.json"))
+"""Small plans that violated an invariant, each with that and with the title of the commit that fixed it."""
 IDLE_STEPS = 120
 """Maximum number of steps of an idle node in a second: twenty looks for changes, and what each of them costs."""
 FOUND_BY = {
@@ -46,6 +48,11 @@ def test_a_run_violates_nothing(seed: int, tmp_path: Path) -> None:
     assert result.violations == []
     assert result.counts
     assert result.acknowledged > 0
+
+
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
+def test_a_plan_that_found_something_violates_nothing_any_more(file: Path, tmp_path: Path) -> None:
+    assert play(plan_from_json(file.read_bytes()), within=tmp_path).violations == []
 
 
 @pytest.mark.parametrize("seed", FRESH)
