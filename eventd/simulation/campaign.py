@@ -25,6 +25,7 @@ class CampaignResult:
     kills: int = 0
     power_losses: int = 0
     faults: dict[str, int] = field(default_factory=dict)
+    branches: dict[str, int] = field(default_factory=dict)
     violations: list[tuple[int, Violation]] = field(default_factory=list)
     """Each with its seed."""
     sums: dict[int, int] = field(default_factory=dict)
@@ -42,6 +43,8 @@ class CampaignResult:
         self.sums[result.seed] = result.sum
         for kind, count in result.faults.items():
             self.faults[kind] = self.faults.get(kind, 0) + count
+        for name, count in result.branches.items():
+            self.branches[name] = self.branches.get(name, 0) + count
 
     @property
     def runs_per_cpu_minute(self) -> float:
@@ -57,6 +60,7 @@ class CampaignResult:
             "kills": self.kills,
             "powerLosses": self.power_losses,
             "faults": dict(sorted(self.faults.items())),
+            "branches": self.branches,
             "violations": [
                 {"seed": seed, "invariant": each.invariant, "node": each.host, "at": each.at, "detail": each.detail}
                 for seed, each in self.violations

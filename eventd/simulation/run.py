@@ -18,6 +18,7 @@ import msgspec
 from aiohttp import web_app
 
 from eventd.simulation.checks.answers import AnswerReference
+from eventd.simulation.checks.branches import count_branches
 from eventd.simulation.checks.follows import FollowReference
 from eventd.simulation.checks.rest import NoRest, await_rest, list_all
 from eventd.simulation.checks.tables import StoredTables, differences
@@ -49,6 +50,8 @@ class SimulationResult:
     delivered: int = 0
     """Batches that were delivered between two faults."""
     faults: dict[str, int] = field(default_factory=dict)
+    branches: dict[str, int] = field(default_factory=dict)
+    """How often each rare branch was taken."""
     kills: int = 0
     power_losses: int = 0
     steps: int = 0
@@ -90,6 +93,7 @@ class SimulationRun:
             except Exception as error:
                 self._violate("V31", "all", f"{type(error).__name__}: {error}")
             found.violations += self._unhandled(errors)
+            found.branches = count_branches(self.world.machines.values())
         self._figures()
         return found
 

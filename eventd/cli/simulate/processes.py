@@ -68,15 +68,21 @@ def _end(running: list[subprocess.Popen[bytes]]) -> None:
 
 def _together(results: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {name: sum(each[name] for each in results) for name in _SUMS}
-    faults: dict[str, int] = {}
-    for each in results:
-        for kind, count in each["faults"].items():
-            faults[kind] = faults.get(kind, 0) + count
     minutes = sum(each["runs"] / each["runsPerCpuMinute"] for each in results if each["runsPerCpuMinute"])
     return {
         **found,
-        "faults": dict(sorted(faults.items())),
+        "faults": dict(sorted(_add_up("faults", results).items())),
+        "branches": _add_up("branches", results),
         "violations": [violation for each in results for violation in each["violations"]],
         "sums": {seed: number for each in results for seed, number in each["sums"].items()},
         "runsPerCpuMinute": round(found["runs"] / minutes, 1) if minutes else 0.0,
     }
+
+
+def _add_up(name: str, results: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the sums of counts by their names."""
+    found: dict[str, int] = {}
+    for each in results:
+        for one, count in each[name].items():
+            found[one] = found.get(one, 0) + count
+    return found

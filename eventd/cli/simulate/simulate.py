@@ -138,3 +138,8 @@ def _summary(found: dict[str, Any]) -> Iterator[str]:
         f" {found['powerLosses']} power losses; {found['runsPerCpuMinute']:.0f} runs per CPU minute"
     )
     yield "faults: " + ", ".join(f"{count} {kind}" for kind, count in found["faults"].items())
+    taken = [f"{count} {name}" for name, count in found["branches"].items() if count]
+    yield "rare branches: " + (", ".join(taken) or "none")
+    never = [name for name, count in found["branches"].items() if not count]
+    if never:
+        yield "never taken: " + ", ".join(never)

@@ -60,6 +60,8 @@ class Machine:
         self.boots = 1
         self.left_behind: list[str] = []
         """The tasks that the last stop of the node has not ended."""
+        self.pools: list[SimulatedPool] = []
+        """The pools of all of its processes."""
         self._lives: list[Life] = []
         self._network = network
         self._loop: VirtualLoop = network.loop
@@ -109,7 +111,8 @@ class Machine:
         folder = self.disk.folder
 
         def pool(threads: int, name: str, begin: Callable[[], None] | None = None, /) -> SimulatedPool:
-            return SimulatedPool(self._loop, timing, threads, name, begin)
+            self.pools.append(SimulatedPool(self._loop, timing, threads, name, begin))
+            return self.pools[-1]
 
         self._executor = pool(_EXECUTOR_THREADS, "executor")
         settings = load(
@@ -200,6 +203,10 @@ class Machine:
                 self.on_change("epoch", self)
         finally:
             database.close()
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes of all of its processes, also of those that have ended."""
+        return [each for life in self._lives for each in life.kept if isinstance(each, Node)]
 
     def executor(self) -> SimulatedPool:
         """Return the default executor of the present process."""

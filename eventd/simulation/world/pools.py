@@ -6,9 +6,10 @@ caller never learns of it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any, Protocol
 
 from eventd.simulation.world.loop import VirtualLoop
@@ -57,6 +58,13 @@ class _Job:
             self.answer.set_exception(result)
 
 
+def _name_of(function: Any) -> str:
+    """Return the name of what a call does: of an operation on the database, that of the function that it runs."""
+    if isinstance(function, partial):
+        function = function.args[0] if function.args else function.func
+    return str(getattr(function, "__name__", ""))
+
+
 class SimulatedPool(Executor):
     """A pool of `threads` threads of one process; `begin` precedes the first job."""
 
@@ -64,6 +72,8 @@ class SimulatedPool(Executor):
         self, loop: VirtualLoop, timing: JobTiming, threads: int, name: str, begin: Callable[[], None] | None = None
     ) -> None:
         self.name = name
+        self.operations: Counter[str] = Counter()
+        """How often each function was called on the database or in the pool, by its name."""
         self._loop = loop
         self._timing = timing
         self._threads = threads
@@ -75,6 +85,7 @@ class SimulatedPool(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if self._is_shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
+        self.operations[_name_of(fn)] += 1
         job = _Job(lambda: fn(*args, **kwargs))
         self._queue.append(job)
         self._start_more()

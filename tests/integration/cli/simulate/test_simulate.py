@@ -40,6 +40,8 @@ def test_runs_without_a_violation_end_with_a_summary() -> None:
     done = call("--from", "2", "--seeds", "1")
     assert done.exit_code == ExitCode.OK
     assert done.stdout.startswith("1 runs, 0 with violations, 0 too idle to count; ")
+    assert "\nrare branches: " in done.stdout
+    assert "\nnever taken: " in done.stdout, "one run does not take them all"
 
 
 def test_a_violation_is_a_line_with_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +89,7 @@ def test_a_file_without_a_plan_is_an_error(tmp_path: Path) -> None:
 def test_processes_share_the_runs() -> None:
     found = json.loads(call("--from", "2", "--seeds", "2", "--jobs", "2", "-o", "json").stdout)
     assert (found["runs"], found["violations"], sorted(found["sums"])) == (2, [], ["2", "3"])
+    assert found["branches"]["event repeated"] > 0
 
 
 @pytest.mark.parametrize("words", [("-o", "json"), ("--jobs", "1"), ("--seeds", "50"), ("--from", "1")])

@@ -1,0 +1,63 @@
+"""Which rare branches of the nodes' code a run has taken: a campaign that never took one proves nothing about it.
+
+They are read from what nodes count anyway, and from the names of their storage operations: the product has no counters
+for this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from eventd.simulation.world.machine import Machine
+
+_PREFIX: Final = "routerd_eventd_"
+_OUTCOMES: Final = ("reason", "result", "status", "kind")
+"""Labels that say what happened; others say to whom."""
+
+
+RARE: Final[Mapping[str, tuple[str, ...]]] = {
+    "rewind": ("operation rewind",),
+    "range ahead": ("outbox_failures range_ahead",),
+    "answer timed out": ("outbox_failures timeout",),
+    "event repeated": ("receiver_duplicate",),
+    "nonce replayed": ("receiver_reject replayed",),
+    "batch conflict": ("receiver_reject batch_conflict",),
+    "outside the clock window": ("receiver_reject ahead", "receiver_reject stale"),
+    "body broken off": ("receiver_reject read_body",),
+    "too many requests": ("receiver_reject too_many_requests",),
+    "database refused": ("receiver_reject database_unavailable",),
+    "unsynced commits settled": ("operation settle_unsynced",),
+    "flushed after the fact": ("operation touch_head",),
+    "task restarted": ("task_failures restarted",),
+    "consistency proven": ("operation prove_consistency",),
+    "pending proof settled": ("operation settle_pending",),
+    "older copy found": ("history_findings older_copy",),
+}
+"""The branches that matter, by name, with what is counted for each."""
+
+
+def count_branches(machines: Iterable[Machine]) -> dict[str, int]:
+    """Return how often the processes of these machines have taken each rare branch."""
+    found: Counter[str] = Counter()
+    for machine in machines:
+        for pool in machine.pools:
+            for name, times in pool.operations.items():
+                found[f"operation {name}"] += times
+        for node in machine.nodes():
+            for name, times in _counted(node.metrics.registry):
+                found[name] += times
+    return {name: sum(found[one] for one in counted) for name, counted in RARE.items()}
+
+
+def _counted(registry: CollectorRegistry) -> Iterator[tuple[str, int]]:
+    for family in registry.collect():
+        if family.type != "counter":
+            continue
+        for sample in family.samples:
+            if sample.name.endswith("_total") and sample.value:
+                outcome = " ".join(sample.labels[label] for label in _OUTCOMES if label in sample.labels)
+                yield f"{family.name.removeprefix(_PREFIX)} {outcome}".strip(), int(sample.value)
