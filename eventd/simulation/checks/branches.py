@@ -31,7 +31,7 @@ RARE: Final[Mapping[str, tuple[str, ...]]] = {
     "too many requests": ("receiver_reject too_many_requests",),
     "database refused": ("receiver_reject database_unavailable",),
     "unsynced commits settled": ("operation settle_unsynced",),
-    "flushed after the fact": ("operation touch_head",),
+    "flushed afterwards": ("operation touch_head",),
     "task restarted": ("task_failures restarted",),
     "consistency proven": ("operation prove_consistency",),
     "pending proof settled": ("operation settle_pending",),

@@ -89,7 +89,7 @@ def test_a_file_without_a_plan_is_an_error(tmp_path: Path) -> None:
 def test_processes_share_the_runs() -> None:
     found = json.loads(call("--from", "2", "--seeds", "2", "--jobs", "2", "-o", "json").stdout)
     assert (found["runs"], found["violations"], sorted(found["sums"])) == (2, [], ["2", "3"])
-    assert found["branches"]["event repeated"] > 0
+    assert sum(found["branches"].values()) > 0
 
 
 @pytest.mark.parametrize("words", [("-o", "json"), ("--jobs", "1"), ("--seeds", "50"), ("--from", "1")])
