@@ -199,8 +199,6 @@ class _Errors(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if getattr(record, "kind", "") == "unproven":  # a node lost its power twice before it offered the tree between
-            return
         error = record.exc_info[1] if record.exc_info else None
         self.lines.append(f"{record.name}: {record.getMessage()}{f': {error!r}' if error else ''}")
 
