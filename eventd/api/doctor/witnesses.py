@@ -190,7 +190,7 @@ def _why_waiting(group: str, waiting: WaitingTree) -> tuple[str, str]:
     """Return what is missing for the check of an event, and the next step."""
     node, origin, sender = waiting.node, waiting.origin, waiting.sender
     compare = f"compare the key with what `routerctl log keys` prints at {node}"
-    if waiting.refused and waiting.refused != waiting.key:
+    if waiting.refused and waiting.refused != waiting.key and waiting.held <= waiting.leaf:
         known = f"the known one is {waiting.key} ({waiting.source})" if waiting.key else "it is not the known one"
         return (
             f"{node} shows the key {waiting.refused}, which is refused: {known}",

@@ -41,7 +41,8 @@ class WaitingTree(NamedTuple):
 
     `age` is for how long it has waited. `sender` brought it, as leaf `leaf`. `held` is the size of the last checkpoint
     that was witnessed, `tiles` the size up to which hashes are stored; 0: none. `key` is the known key, empty
-    if none is known; `source` is how it is known, `refused` the last other one that the node has shown.
+    if none is known; `source` is how it is known, `refused` the last other one that the node has shown since
+    that checkpoint.
     """
 
     node: str
@@ -81,7 +82,7 @@ def read_waiting(conn: Connection, topic_id: int, group: str, pins: Pins, now: i
             event_id = read_outlines([body])[0].id
             held, kept = find_witnessed(conn, topic_id, origin), find_tree_of(conn, topic_id, origin)
             sizes = held.size if held else 0, kept.size if kept else 0
-            keys = _keys_of(conn, topic_id, path[0], pins)
+            keys = _keys_of(conn, topic_id, path[0], pins, held.witnessed_at if held else 0)
             found[origin] = WaitingTree(
                 path[0], origin, event_id, path[-1], leaf, max(0, now - recorded_at), *sizes, *keys
             )
@@ -101,11 +102,12 @@ def _next_event(conn: Connection, topic_id: int, after: int, upto: int) -> tuple
     return None
 
 
-def _keys_of(conn: Connection, topic_id: int, node: str, pins: Pins) -> tuple[str, str, str]:
-    """Return the known key of a tree, how it is known, and the one that was refused, as `routerctl log keys` shows
-    keys: an id of four bytes proves nothing."""
+def _keys_of(conn: Connection, topic_id: int, node: str, pins: Pins, since: int) -> tuple[str, str, str]:
+    """Return the known key of a tree, how it is known, and the one that was refused after `since`, as `routerctl log
+    keys` shows keys: an id of four bytes proves nothing."""
     known = known_key(conn, topic_id, node, LOG, pins)
-    refused = [one.refused for one in read_known_keys(conn, topic_id, pins) if (one.node, one.kind) == (node, LOG)]
+    stored = [one for one in read_known_keys(conn, topic_id, pins) if (one.node, one.kind) == (node, LOG)]
+    refused = [one.refused for one in stored if one.refused_at is not None and one.refused_at > since]
     shown = refused[0] if refused else None
     return (
         "" if known is None else show_key(LOG, known.public),

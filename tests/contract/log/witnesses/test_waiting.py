@@ -7,6 +7,7 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.history.hints import keep_hints
+from eventd.log.history.trees import MINUTE
 from eventd.log.witnesses import event_states
 from eventd.log.witnesses.checking import DAY
 from eventd.log.witnesses.event_states import EventHistory, pick_in_state, read_event_states, span_of
@@ -122,6 +123,11 @@ async def test_what_waits_names_its_tree_and_the_known_and_the_refused_key(check
     await checked.witness(GrowingTree().grow("x"))
     [one] = await waiting(checked, NOW)
     assert (one.held, one.tiles) == (2, 0)
+    for later, shown in ((NOW, ""), (NOW + MINUTE, show_key(LOG, other))):
+        await checked.log.database.write(note_refused_key, checked.topic, "a", LOG, other, PINS, later)
+        await checked.log.database.write(execute, "UPDATE history_keys SET refused_at = ?", (later,))
+        [one] = await waiting(checked, NOW)
+        assert one.refused == shown, "a refusal before the last checkpoint says nothing of what is missing"
 
 
 async def test_what_arrived_before_the_mode_is_not_checked_where_a_row_of_hints_continues(checked: Checked) -> None:

@@ -141,6 +141,8 @@ def test_an_event_that_waits_says_which_key_or_which_checkpoint_is_missing() -> 
     assert said(replace(FINE, overdue=0, waiting=[WAITING._replace(age=COVERED_WITHIN)])) == []
     assert list(check_witnesses(replace(FINE, overdue=0, waiting=[WAITING]), running=False)) == []
     assert "signed with the pinned key AfKey of c has arrived" in reason(WAITING)
+    covered = reason(WAITING._replace(refused="AfOther", held=9))
+    assert "hashes up to size 0" in covered, "a checkpoint covers the event, whatever key was refused"
     refused = reason(WAITING._replace(refused="AfOther"))
     assert refused == "c shows the key AfOther, which is refused: the known one is AfKey (pinned)"
     assert reason(WAITING._replace(key="", source="")).endswith("no key of c is pinned")
