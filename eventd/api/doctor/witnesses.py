@@ -12,12 +12,15 @@ from eventd.log.witnesses.checking import read_overdue
 from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
 from eventd.log.witnesses.findings import FindingKind, HistoryFinding, holder_of, read_open
 from eventd.log.witnesses.keys import LOG, StoredKey, read_known_keys, show_key
+from eventd.log.witnesses.unproven import UnprovenEvents, read_unproven
 from eventd.log.witnesses.waiting import WaitingTree, read_waiting
 from eventd.log.witnesses.witnessed import read_witnessed
 from eventd.resources.configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
-from eventd.text.duration import HOUR, format_duration
+from eventd.text.arguments import as_argument
+from eventd.text.duration import DAY, HOUR, format_duration
+from eventd.text.plural import counted
 from federation.history.lake_witnessing import is_of_files
 from federation.history.witnessing import KeySource
 
@@ -45,7 +48,7 @@ class WitnessState:
 
     `overdue`: for how many microseconds events should have been checked; None if they are not checked. `pins`: whether
     the key of any tree is declared. `waiting`: trees for which events wait that are to be checked. `node` is the name
-    of this node, `peers` are those of its declared peers.
+    of this node, `peers` are those of its declared peers. `unproven`: events of the last day that nothing proves.
     """
 
     group: str
@@ -57,6 +60,7 @@ class WitnessState:
     overdue: int | None = None
     pins: bool = True
     waiting: list[WaitingTree] = field(default_factory=list)
+    unproven: list[UnprovenEvents] = field(default_factory=list)
     node: str = "THIS-NODE"
     peers: Sequence[str] = ()
 
@@ -77,6 +81,7 @@ def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> Witnes
         read_overdue(conn, topic.id, now) if group.verifies_history else None,
         any(kind == LOG for _, kind in group.history_pins),
         read_waiting(conn, topic.id, group.name, group.history_pins, now) if group.verifies_history else [],
+        read_unproven(conn, topic.id, group.name, now - DAY) if group.verifies_history else [],
         group.node_name,
         sorted(peer.node_name for peer in group.peers.values()),
     )
@@ -166,6 +171,27 @@ def _check_verifying(state: WitnessState, *, running: bool) -> Iterator[Check]:
         late = [one for one in state.waiting if one.age > COVERED_WITHIN]
         for one in late[:MOST_SHOWN]:
             yield _check_waiting(state.group, one)
+    for unproven in state.unproven:
+        yield _check_unproven(state.group, unproven)
+
+
+def _check_unproven(group: str, unproven: UnprovenEvents) -> Check:
+    """Return that a node brought events without what proves them: a relay that forges some can withhold it."""
+    sender, node = unproven.sender, unproven.node
+    some = counted(unproven.events, "event")
+    return Check(
+        f"{group}/{sender} history",
+        CheckStatus.WARN,
+        "history-events-unproven",
+        f"nothing proves {some} that {sender} brought in the last day: the last one is {unproven.event_id}, which"
+        f" {node} is said to have admitted; no leaf was stated, nothing that is here covers it, or it arrived before the"
+        " mode was `verify`",
+        f"ask {sender} for a proof: `routerctl prove {as_argument(unproven.event_id, 'ID')} --peer {sender} --group"
+        f" {group}`; if there is none, ask the operator of {node} whether the event is true; to list them: routerctl"
+        f" federation event list --group {group} --history unproven --include-expired",
+        group=group,
+        peer=sender,
+    )
 
 
 def _check_waiting(group: str, waiting: WaitingTree) -> Check:

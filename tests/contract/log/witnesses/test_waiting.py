@@ -12,6 +12,7 @@ from eventd.log.witnesses import event_states
 from eventd.log.witnesses.checking import DAY
 from eventd.log.witnesses.event_states import EventHistory, pick_in_state, read_event_states, span_of
 from eventd.log.witnesses.keys import LOG, learn_key, note_refused_key, show_key
+from eventd.log.witnesses.unproven import UnprovenEvents, read_unproven
 from eventd.log.witnesses.waiting import MOST_WAITING, WAITING_ROWS, WaitingTree, count_waiting, read_waiting
 from eventd.log.witnesses.witnessed import forget_trees
 from eventd.store.engine.database import Connection
@@ -104,6 +105,24 @@ async def test_events_in_one_state_are_found_between_two_positions(checked: Chec
         "unproven": (None, []),
         "refuted": ((2, 2), ["e2"]),
     }
+
+
+async def test_unproven_events_are_counted_for_the_node_that_brought_them(checked: Checked) -> None:
+    await emit(checked.log, checked.topic, "own")
+    await checked.pull(GrowingTree().grow(*await checked.get("e1", leaf=1)))
+    await checked.get("e2", "e3", path="a,hub")
+    await checked.get("e4", path="c,other")
+    await checked.get("e5", leaf=9)
+    await checked.check()
+
+    def read(conn: Connection) -> list[UnprovenEvents]:
+        assert read_unproven(conn, checked.topic, "g", NOW + DAY) == [], "they are older"
+        return read_unproven(conn, checked.topic, "g", NOW)
+
+    assert await checked.log.database.read(read) == [
+        UnprovenEvents("hub", 2, "e3", "a"),
+        UnprovenEvents("other", 1, "e4", "c"),
+    ]
 
 
 async def test_what_waits_names_its_tree_and_the_known_and_the_refused_key(checked: Checked) -> None:

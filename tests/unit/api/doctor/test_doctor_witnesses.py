@@ -10,6 +10,7 @@ from eventd.api.doctor.witnesses import CHECKED_WITHIN, COVERED_WITHIN, NOT_COSI
 from eventd.log.witnesses.cosignatures import Witness
 from eventd.log.witnesses.findings import HistoryFinding
 from eventd.log.witnesses.keys import StoredKey
+from eventd.log.witnesses.unproven import UnprovenEvents
 from eventd.log.witnesses.waiting import WaitingTree
 from federation.history.notes import LOG_KEY, NoteKey
 
@@ -161,3 +162,13 @@ def test_an_event_that_came_straight_from_its_node_needs_its_link_and_no_pin() -
         "see the link from c to this node, and whether c signs its history, with doctor there"
     )
     assert "pin" not in check.remedy
+
+
+def test_unproven_events_name_the_node_that_brought_them_and_ask_it_for_a_proof() -> None:
+    [check] = check_witnesses(replace(FINE, overdue=0, unproven=[UnprovenEvents("hub", 2, "e9", "c")]))
+    assert (check.code, check.status.value, check.peer) == ("history-events-unproven", "warn", "hub")
+    assert check.detail.startswith(
+        "nothing proves 2 events that hub brought in the last day: the last one is e9, which c"
+    )
+    assert "`routerctl prove e9 --peer hub --group edge`" in check.remedy
+    assert "--history unproven" in check.remedy
