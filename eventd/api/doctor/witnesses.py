@@ -184,8 +184,8 @@ def _check_unproven(group: str, unproven: UnprovenEvents) -> Check:
         CheckStatus.WARN,
         "history-events-unproven",
         f"nothing proves {some} that {sender} brought in the last day: the last one is {unproven.event_id}, which"
-        f" {node} is said to have admitted; no leaf was stated, nothing that is here covers it, or it arrived before the"
-        " mode was `verify`",
+        f" {node} is said to have admitted; no leaf was stated, nothing here covers it, or it arrived before the mode"
+        " was `verify`",
         f"ask {sender} for a proof: `routerctl prove {as_argument(unproven.event_id, 'ID')} --peer {sender} --group"
         f" {group}`; if there is none, ask the operator of {node} whether the event is true; to list them: routerctl"
         f" federation event list --group {group} --history unproven --include-expired",
