@@ -20,6 +20,7 @@ from aiohttp import web_app
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.checks.branches import count_branches
 from eventd.simulation.checks.follows import FollowReference
+from eventd.simulation.checks.queues import QueueReference
 from eventd.simulation.checks.rest import NoRest, await_rest, list_all
 from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import TopicReference, losable_epochs
@@ -138,6 +139,7 @@ class SimulationRun:
         for name in topology.nodes:
             found += TopicReference(self.world.journal, name, BEGIN).violations()
             found += FollowReference(self.world.journal, name, BEGIN).violations()
+            found += QueueReference(self.world.journal, name, BEGIN).violations()
         at = self.world.loop.time() - BEGIN
         files = {name: machine.disk.folder / "eventd.db" for name, machine in self.world.machines.items()}
         losable = losable_epochs(self.world.journal, self.plan.load)

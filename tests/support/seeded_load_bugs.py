@@ -15,6 +15,7 @@ from eventd.log.topics.write import Write
 from eventd.store.engine.database import Connection
 from eventd.store.engine.failed_sync import FailedSync
 from eventd.store.engine.head_file import HeadMark
+from eventd.store.rows.leases import Lease
 from tests.support.seeded_bugs import Patch
 
 
@@ -49,6 +50,11 @@ def pass_over_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(polls, "read_topic_page", read_on)
 
 
+def end_leases_late(patch: pytest.MonkeyPatch) -> None:
+    """Let a worker end a job though its lease is over, and the job another worker's."""
+    patch.setattr(Lease, "is_held", lambda *_: True)
+
+
 LOAD_BUGS: Final[dict[str, Patch]] = {
-    bug.__name__: bug for bug in (keep_epochs, forget_keys, trust_failed_syncs, pass_over_records)
+    bug.__name__: bug for bug in (keep_epochs, forget_keys, trust_failed_syncs, pass_over_records, end_leases_late)
 }

@@ -183,4 +183,5 @@ def numbers_of(listing: Asked) -> dict[int, int]:
 def losable_epochs(journal: Journal, steps: Sequence[LoadStep]) -> dict[str, int]:
     """Return, by node, how many epochs its log may begin because a power loss takes what does not wait for the disk."""
     unsynced = {step.host for step in steps if step.data.get("durability", _DURABLE) != _DURABLE}
+    unsynced |= {step.host for step in steps if step.kind == "queue"}  # claims do not wait for the disk
     return Counter(host for _, what, host in journal.changes if what == "power" and host in unsynced)

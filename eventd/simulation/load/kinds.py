@@ -7,6 +7,7 @@ from typing import Final
 
 from eventd.simulation.load.emits import Emits
 from eventd.simulation.load.follows import Follows
+from eventd.simulation.load.queue_jobs import QueueJobs
 from eventd.simulation.load.step import LoadKind, LoadStep
 from eventd.simulation.load.topic_writes import TopicWrites
 from eventd.simulation.world.requests import ApiClient
@@ -16,7 +17,7 @@ from eventd.simulation.world.world import SimulatedWorld
 
 ALWAYS: Final = Emits()
 """The kind of load that every run has."""
-KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, TopicWrites(), Follows())}
+KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, TopicWrites(), Follows(), QueueJobs())}
 """The kinds of load by their names."""
 
 

@@ -14,10 +14,10 @@ _PAGE: Final = 1000
 _NOT_FOUND: Final = 404
 
 
-async def list_topic(world: SimulatedWorld, client: ApiClient, topic: str) -> bool:
+async def list_topic(world: SimulatedWorld, client: ApiClient, topic: str, kind: str = LISTING) -> bool:
     """Ask for all records of a topic; return whether the node has answered.
 
-    The whole list is one entry of the journal, a `LISTING`, which was asked when its first page was. A topic that does
+    The whole list is one entry of the journal, of this kind, which was asked when its first page was. A topic that does
     not exist is listed without records. If the topic begins anew meanwhile, there is no listing.
     """
     asked_at = world.loop.time()
@@ -38,6 +38,6 @@ async def list_topic(world: SimulatedWorld, client: ApiClient, topic: str) -> bo
             return False
         records += page["records"]
     answer = {"epoch": page["epoch"], "head_seq": page["head_seq"], "records": records}
-    listing = Asked(LISTING, client.machine.name, asked_at, world.loop.time(), 200, None, answer, path=topic)
+    listing = Asked(kind, client.machine.name, asked_at, world.loop.time(), 200, None, answer, path=topic)
     world.journal.add(listing)
     return True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-CHANGES: Final = ("emit", "write", "claim", "ack", "nack")
+CHANGES: Final = ("emit", "write", "job", "claim", "ack", "nack")
 """The kinds of questions whose answers acknowledge something that the node must keep."""
 
 

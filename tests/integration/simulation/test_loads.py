@@ -12,12 +12,13 @@ from eventd.simulation.plan import SimulationPlan, draw_plan
 from eventd.simulation.run import play
 from tests.support.seeded_load_bugs import LOAD_BUGS
 
-SEEDS = {"write": (1, 6), "write follow": (15,)}
+SEEDS = {"write": (1, 6), "write follow": (15,), "queue": (5, 14)}
 """Seeds of short runs, by the kinds of load."""
 FOUND_BY = {
     "keep_epochs": ("write", 1, "V3"),
     "forget_keys": ("write", 20, "V5"),
     "trust_failed_syncs": ("write", 1, "V3"),
+    "end_leases_late": ("queue", 2, "V15"),
     "pass_over_records": ("write follow", 2, "V14"),
 }
 """The kinds of load and the seed that find each seeded bug, and the invariant that they must name."""

@@ -40,7 +40,7 @@ def test_every_plan_has_aimed_faults_and_leaves_out_some_kinds() -> None:
 def test_some_units_repeat_an_id_and_some_refresh_one() -> None:
     ids: list[str] = []
     refreshed = 0
-    for step in draw_plan(4).load:
+    for step in draw_plan(4, ["emit"]).load:
         ids += [event["id"] for event in step.data["events"]]
         refreshed += any("expiresAt" in event for event in step.data["events"])
     assert len(set(ids)) < len(ids)
