@@ -33,7 +33,7 @@ FOUND_BY = {
     "take_batches_ahead": (19, "V6"),
     "forget_receipts": (2, "V9"),
     "forget_ids": (5, "V5"),
-    "begin_epochs_at_will": (6, "V16"),
+    "begin_epochs_at_will": (3, "V16"),
 }
 """The seed that finds each seeded bug, and the invariant that it must name."""
 
