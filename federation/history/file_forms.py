@@ -9,7 +9,11 @@ from typing import Any, Final
 from federation.errors import MalformedHistory
 from federation.history.forms import quote
 
-_KINDS: Final = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "true or false"}
+_KINDS: Final = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
+_TYPES: Final = {"object": "an object", "array": "an array", "null": "null"} | {
+    kind.__name__: name for kind, name in _KINDS.items()
+}
+_WRONG: Final = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _MISSING: Final = re.compile(r"missing required field `([^`]*)`")
 _UNKNOWN: Final = re.compile(r"contains unknown field `(.*?)`(?: - at `|$)", re.DOTALL)
 _PLACE: Final = re.compile(r"at `\$\.?([^`]*)`")
@@ -31,7 +35,7 @@ def read_json(data: bytes) -> Any:
     except UnicodeDecodeError:
         why = "it is not a text in UTF-8"
     except json.JSONDecodeError as error:
-        why = f"it is not JSON, at line {error.lineno}, column {error.colno}"
+        why = f"it is not JSON, at line {error.lineno}, column {error.colno}: {error.msg}"
     except _Twice:
         why = "a member stands twice in one object"
     except RecursionError:
@@ -51,7 +55,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def describe_form(value: Any, error: str, form: str) -> str:
     """Return why a JSON value is not a file of the format `form`, which msgspec has refused with `error`."""
     if not isinstance(value, dict):
-        return f"it is {_KINDS.get(type(value), 'null')} in JSON, and not an object"
+        return f"it is {_json(_KINDS.get(type(value), 'null'))}, and not an object"
     if value.get("format") != form:
         given = value.get("format")
         return f"its format is {quote(str(given))}, not {form}" if given else f"it does not name its format, {form}"
@@ -60,7 +64,17 @@ def describe_form(value: Any, error: str, form: str) -> str:
     if unknown := _UNKNOWN.search(error):
         return f"it has a member {quote(unknown[1])}, which the format does not have{_within(error)}"
     place = _PLACE.search(error)
-    return f"its member {place[1]} has a wrong form" if place else "its members have a wrong form"
+    which = f"its member {place[1]}" if place else "one of its members"
+    if wrong := _WRONG.search(error):
+        expected = " or ".join(_TYPES.get(kind, kind) for kind in wrong[1].split(" | "))
+        return f"{which} is {_json(_TYPES.get(wrong[2], wrong[2]))}, and not {expected}"
+    return f"{which} has a wrong form: {error.partition(' - at ')[0]}"
+
+
+def _json(kind: str) -> str:
+    """Return a kind of values with the language that has it: `a JSON string`."""
+    article, blank, noun = kind.partition(" ")
+    return f"a JSON {noun}" if blank else f"JSON {article}"
 
 
 def _within(error: str) -> str:
