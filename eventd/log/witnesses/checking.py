@@ -167,7 +167,7 @@ class _Checker:
         self._now = now
         self._step = step
         self._known = [(read_origin(tree.origin), tree) for tree in read_believed_trees(conn, scope.topic_id)]
-        self._trees = {origin.tree: (origin, tree) for origin, tree in self._known}
+        self._trees = {tree.origin: tree for _, tree in self._known}
         self._witnessed: dict[str, WitnessedTree | None] = {}
         self._held: dict[str, list[WitnessedTree]] = {}
         self._tiles: dict[tuple[int, int], bytes] = {}
@@ -217,10 +217,11 @@ class _Checker:
         (name, index), node = hint, event.path[0]
         if not index:
             return LeafVerdict.UNPROVEN
-        origin, tree = self._trees.get(name, (None, None))
-        if tree is None or origin is None or tree.size <= index:
-            return self._judge_uncovered(event, LogOrigin(self._scope.group, node, name), row, corrected)
-        there = self._leaf_at(tree, index) if origin.node == node else b""
+        origin = LogOrigin(self._scope.group, node, name)  # another node may have chosen the same id for a tree
+        tree = self._trees.get(str(origin))
+        if tree is None or tree.size <= index:
+            return self._judge_uncovered(event, origin, row, corrected)
+        there = self._leaf_at(tree, index)
         if there is None:  # pruned
             return LeafVerdict.UNPROVEN
         leaf = _leaf_of(event)
@@ -233,7 +234,7 @@ class _Checker:
         if found is not None:
             corrected.append(LeafPlace(event.position, found[1], found[0]))
             return LeafVerdict.VERIFIED
-        if origin.node != node or not has_all_tiles(self._conn, tree):
+        if not has_all_tiles(self._conn, tree):
             return LeafVerdict.UNPROVEN
         later = self._opened_after(tree, node)
         if self._now < event.recorded_at + GRACE:
@@ -242,7 +243,7 @@ class _Checker:
             row.due = event.recorded_at + GRACE
             return None
         for one in later:
-            kept = self._trees.get(read_origin(one.origin).tree, (None, None))[1]
+            kept = self._trees.get(one.origin)
             if kept is None or not self._is_current(kept, one, event):
                 return self._wait(event, read_origin(one.origin), row)
             if not has_all_tiles(self._conn, kept):
@@ -262,11 +263,10 @@ class _Checker:
         A tree that ends with leaves that were not sealed never covers them: its node seals them in the next tree. A
         stated tree of which nothing is known may have ended as well, or is only about to be witnessed: at first.
         """
-        of, tree = self._trees.get(origin.tree, (None, None))
-        stated = tree if of == origin else self._find_held(origin)
+        stated = self._trees.get(str(origin)) or self._find_held(origin)
         is_expected = stated is None and self._now < event.recorded_at + GRACE
         later = [] if is_expected else self._opened_after(stated, origin.node)
-        kept = {one.origin: self._trees.get(read_origin(one.origin).tree, (None, None))[1] for one in later}
+        kept = {one.origin: self._trees.get(one.origin) for one in later}
         if any(kept.values()):
             if self._searches <= 0:  # other rows are compared first, which may need no search
                 self._step.more = True

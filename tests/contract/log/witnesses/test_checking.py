@@ -344,6 +344,13 @@ async def test_a_hint_at_the_tree_of_another_node_refutes_nothing(checked: Check
     assert await checked.check(LATER) == (0, 0, 1)
 
 
+async def test_a_tree_of_another_node_with_the_same_id_hides_no_tree(checked: Checked) -> None:
+    [text, *_] = await checked.get("true", "forged", leaf=1)
+    await checked.pull(GrowingTree().grow(text, "another"))
+    await checked.pull(GrowingTree(node="m", time=1))
+    assert await checked.check(LATER) == (1, 1, 0)
+
+
 async def test_a_hint_beyond_the_end_of_a_tree_waits_for_a_day(checked: Checked) -> None:
     await checked.get("e1", leaf=1 << 40)
     await checked.get("e2")
