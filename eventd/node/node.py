@@ -93,7 +93,7 @@ class Node:
     takes over its `claim` on the database. The API is served on `sockets`, which listen already, or else on the
     configured address, and also on the `local` socket, if there is one, which a whole node binds, publishes and closes.
     `threads` creates every thread pool but the loop's default executor, `boot_id` identifies the boot of the machine
-    (empty: it is read), and `rewrite` writes a file anew: a simulation passes its own.
+    (empty: it is read), and `rewrite` writes a file again: a simulation passes its own.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Node:
         self._sockets = sockets
         self._local = local
         database = partial(Database, settings.database_url, chance=chance, threads=threads)
-        self._open_database = partial(database, boot_id=boot_id, rewrite=rewrite)
+        self._open_database = partial(database, boot_id=boot_id, rewrite=rewrite, is_first=share.is_first)
         self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []

@@ -34,8 +34,8 @@ def forget_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_failed_syncs(patch: pytest.MonkeyPatch) -> None:
-    """Do not write the write-ahead log anew after a failed flush."""
-    patch.setattr(FailedSync, "make_good", lambda *_: None)
+    """Do not write the write-ahead log again after a failed flush."""
+    patch.setattr(FailedSync, "rewrite_log", lambda *_: None)
 
 
 def pass_over_records(patch: pytest.MonkeyPatch) -> None:

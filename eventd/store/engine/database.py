@@ -8,6 +8,7 @@ the database's strictest by default: an answer given after `write` returned surv
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
@@ -52,9 +53,10 @@ class Database:
     Raises `SettingsError` for an unusable URL, `MissingExtra` when the Postgres driver is absent, `DatabaseUnavailable`
     when it does not respond, and `DatabaseUnusable` when the file is not a database; the last two on first use.
     `shared`: other processes write to it constantly. `claim` names the claim of this node; unless it is held, new
-    Postgres sessions are refused. `threads` creates the thread pools, and `boot_id` identifies the boot of the machine
-    (empty: it is read), and `rewrite` writes a file anew; a simulation passes its own. A node passes its `chance`;
-    commands, and the many tests that need no seed, leave it out.
+    Postgres sessions are refused. `threads` creates the thread pools; `boot_id` identifies the boot of the machine
+    (empty: it is read); `rewrite` writes a file again. A simulation passes its own. A node passes its `chance`;
+    commands, and the many tests that need no seed, leave it out. `is_first`: the caller is the first process of a node,
+    which makes good for failed flushes of earlier processes.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Database:
         threads: ThreadFactory = THREADS,
         boot_id: str = "",
         rewrite: RewriteFile = rewrite_file,
+        is_first: bool = False,
     ) -> None:
         self.url = parse_url(url)
         self.chance = chance
@@ -76,7 +79,7 @@ class Database:
         """How often a restart of SQLite's write-ahead log was tried."""
         self.kind: Kind = "sqlite" if isinstance(self.url, SqliteUrl) else "postgresql"
         self.file_guard = FileGuard(self.path)
-        self._failed_sync = FailedSync(self.path, rewrite)
+        self._failed_sync = FailedSync(self._log_path, rewrite, at_start=is_first)
         self._label = self.label()
         self._writer_lock = WriterLock(self.path, LOCK_SECONDS) if shared and self.path else None
         writing = self._open_engine(0, ProcessFacts(chance, boot_id or read_boot_id(chance)))
@@ -94,6 +97,11 @@ class Database:
     def path(self) -> Path | None:
         """Return the file of a SQLite database; None on Postgres."""
         return Path(self.url.database) if self.kind == "sqlite" and self.url.database else None
+
+    @property
+    def _log_path(self) -> Path | None:
+        """The file of SQLite's write-ahead log, which lies beside the file that a link leads to; None on Postgres."""
+        return Path(f"{os.path.realpath(self.path)}-wal") if self.path else None
 
     def open_head_file(self) -> HeadFile | None:
         """Return the file that records how far the log was acknowledged; it is opened once, and closed by `close`.
@@ -124,7 +132,9 @@ class Database:
             with conn.begun(BEGIN_WRITING if self.kind == "sqlite" else ""):
                 if self.kind != "sqlite" and not durable:
                     conn.driver.execute("SET LOCAL synchronous_commit = off")
-                self._failed_sync.make_good(self._label)
+                if self._failed_sync.is_due:
+                    self.file_guard.require()
+                    self._failed_sync.rewrite_log(self._label)
                 yield conn
                 self.file_guard.require()  # otherwise it would be acknowledged without being stored
 
@@ -227,7 +237,7 @@ class Database:
     def wal_bytes(self) -> int:
         """Return the size of SQLite's write-ahead log in bytes; 0 without one, as on Postgres."""
         try:
-            return Path(f"{self.path}-wal").stat().st_size if self.path else 0
+            return self._log_path.stat().st_size if self._log_path else 0
         except OSError:
             return 0
 

@@ -1,6 +1,6 @@
-"""What follows when a flush of SQLite's write-ahead log fails: the log is written to the disk anew.
+"""What follows when a flush of SQLite's write-ahead log fails: the log is written to the disk again.
 
-After an error, a system may take the pages that it could not write for written: later flushes succeed without them. A
+After an error, a system may mark pages as written although the write failed: later flushes succeed without them. A
 power loss then leaves a hole in the log, and SQLite reads nothing behind it, not even what was flushed since.
 """
 
@@ -23,7 +23,7 @@ RewriteFile = Callable[[Path], None]
 
 
 def rewrite_file(path: Path) -> None:
-    """Write the content of a file again, as it is, and flush it; do nothing without the file. Raises `OSError`."""
+    """Write the content of a file again and flush it; do nothing if there is no such file. Raises `OSError`."""
     try:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -38,12 +38,16 @@ def rewrite_file(path: Path) -> None:
 
 
 class FailedSync:
-    """Whether a flush of the write-ahead log of the database at `path` may have failed; None: it has no such log."""
+    """Whether a flush of the write-ahead log `log` may have failed; None: the database has no such log.
 
-    def __init__(self, path: Path | None, rewrite: RewriteFile) -> None:
-        self._log = None if path is None else Path(f"{path}-wal")
+    `at_start`: a flush may have failed in an earlier process, which ended before it rewrote the log. Each process sees
+    only the failures of its own flushes.
+    """
+
+    def __init__(self, log: Path | None, rewrite: RewriteFile, *, at_start: bool) -> None:
+        self._log = log
         self._rewrite = rewrite
-        self._is_due = True  # a flush may have failed in an earlier process, which ended before it made good for it
+        self.is_due = at_start
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -52,19 +56,19 @@ class FailedSync:
             yield
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
-                self._is_due = True
+                self.is_due = True
             raise
 
-    def make_good(self, label: str) -> None:
-        """Write the log anew if a flush may have failed. Raises `DatabaseUnavailable` while that fails.
+    def rewrite_log(self, label: str) -> None:
+        """Write the log again. Raises `DatabaseUnavailable` if that fails; it is still due then.
 
-        Call it while no other connection can write. `label` names the database.
+        Call it while no other connection can write, and after a check that the log is still that of the open database:
+        a replaced file would get old content. `label` names the database.
         """
-        if not self._is_due or self._log is None:
-            return
-        self._is_due = False  # first: a flush that fails meanwhile, in another thread, makes it due again
+        self.is_due = False  # first: a flush that fails meanwhile, in another thread, makes it due again
         try:
-            self._rewrite(self._log)
+            if self._log is not None:
+                self._rewrite(self._log)
         except OSError as error:
-            self._is_due = True
+            self.is_due = True
             raise DatabaseUnavailable(f"{label}: {error.strerror}", hint="check the disk") from error
