@@ -198,7 +198,10 @@ class Sealer:
         about = {"group": group, "origin": tree.origin}
         logger.info("tree opened", extra=about | {"reason": reason})
         if before := await log.database.read(find_unvouched, tree):
-            detail = f"the key of {before} has not signed the change: history.key was lost or replaced"
-            hint = "put the old history.key back, or have the operators of the peers confirm the new key: see doctor"
+            detail = f"the key of {before} has not signed the change: history.key was lost or replaced, or is back"
+            hint = (
+                "if it is not the right file, put the old history.key back; if it is, or that one is lost, operators of"
+                " peers that do not know its key must confirm it: see doctor"
+            )
             logger.warning("history key replaced", extra=about | {"detail": detail, "hint": hint})
         return tree
