@@ -98,8 +98,8 @@ def _about_previous(
     kind, detail = {
         Succession.ROLLED_BACK: (
             FindingKind.ROLLED_BACK,
-            f"{new} was opened after {other} of {last.size} leaves of {last.origin}: {abandoned} are abandoned; their"
-            " events are where a peer or the lake has them",
+            f"{new} was opened after {other} of {counted(last.size, 'leaf', 'leaves')} of {last.origin}:"
+            f" {counted(abandoned, 'is', 'are')} abandoned; their events are where a peer or the lake has them",
         ),
         Succession.FORKED: (
             FindingKind.FORK,
@@ -108,8 +108,9 @@ def _about_previous(
         ),
         Succession.UNKNOWN: (
             FindingKind.UNPROVEN,
-            f"{new} follows {before.origin if before else '-'}, which was never offered here, or was forgotten by a"
-            f" reset: nothing connects it with the {last.size} leaves of {last.origin}",
+            f"{new} follows {before.origin if before else '-'}, which is not held here: it was never offered, was"
+            " refused, as with another key, or was forgotten by a reset: nothing connects it"
+            f" with the {counted(last.size, 'leaf', 'leaves')} of {last.origin}",
         ),
     }[verdict]
     if verdict is Succession.UNKNOWN:

@@ -97,8 +97,10 @@ def _require_declared(conn: Connection, offered: OfferFrom) -> None:
         return
     succeeds = entry.opening.reason is OpeningReason.KEY and before is not None
     if before is None or not succeeds or not entry.is_signed_by(NoteKey(str(before.origin), LOG_KEY, known.public)):
+        is_pin = offered.pins.get((offered.node, LOG)) == known.public
         raise UnprovenNote(
             f"{stated.origin} is opened with the key {show_key(LOG, entry.opening.key.public)}, but"
-            f" {show_key(LOG, known.public)} of {offered.node} is declared",
+            f" {show_key(LOG, known.public)} of {offered.node} is"
+            f" {'declared' if is_pin else 'known, by a rotation of the declared key'}",
             reason="unknown_key",
         )

@@ -25,7 +25,7 @@ from eventd.log.witnesses.findings import (
     read_pending,
     settle_pending,
 )
-from eventd.log.witnesses.keys import LOG, Pins, StoredKey, forget_keys, read_keys, read_known_keys
+from eventd.log.witnesses.keys import LOG, Pins, StoredKey, forget_keys, read_keys, read_known_keys, show_key
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.relayed_notes import RelayedNotes, decide_relayed, find_unheld
 from eventd.log.witnesses.witnessed import Decision, compare_notes, decide, forget_trees, keep_compared, read_of
@@ -294,6 +294,8 @@ async def test_a_refused_key_is_forgotten_when_the_node_shows_the_known_one_agai
     restored = GrowingTree("v", FIRST, OpeningReason.KEY, other.previous_at())
     await witness.cosigned(restored.offer())
     assert (await known(witness)).refused is None
+    [finding] = await witness.log.database.read(read_findings, witness.topic)
+    assert "it was never offered, was refused, as with another key, or was forgotten by a reset" in finding.detail
 
 
 async def test_a_tree_whose_key_is_not_the_declared_one_any_more_is_noted(witness: WitnessLog) -> None:
@@ -521,6 +523,26 @@ async def test_a_former_tree_that_a_relay_brings_is_held_and_finds_nothing(witne
     assert (await witness.log.database.write(decide_relayed, offered, NOW)).error is None
     assert await witness.found() == []
     assert [tree.origin[-1] for tree in await witness.log.database.read(read_of, witness.topic, "a")] == ["u", "t"]
+
+
+async def test_a_relayed_tree_with_another_key_names_the_known_one_as_declared_or_by_rotation(
+    witness: WitnessLog,
+) -> None:
+    first, thief = GrowingTree().grow("x"), GrowingTree("w", Ed25519PrivateKey.from_private_bytes(b"9" * 32))
+    witness.pins = {("a", LOG): public(FIRST)}
+    offered = OfferFrom(witness.topic, "g", "a", KeySource.SHARED, witness.pins, ("a",), thief.offer())
+
+    async def why() -> str:
+        error = (await witness.log.database.write(decide_relayed, offered, NOW)).error
+        assert error is not None
+        return error.message
+
+    await witness.cosigned(first.offer())
+    assert (await why()).endswith(f"{show_key(LOG, public(FIRST))} of a is declared")
+    second = rotate(first, "u", b"2")
+    await witness.cosigned(second.offer())
+    rotated = show_key(LOG, public(second.key))
+    assert (await why()).endswith(f"{rotated} of a is known, by a rotation of the declared key")
 
 
 async def test_a_tree_that_passes_the_last_one_over_has_abandoned_it(witness: WitnessLog) -> None:
