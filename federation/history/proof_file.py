@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
 
 from federation.digest import digest
-from federation.errors import MalformedHistory, UnprovenNote
+from federation.errors import HistoryError, MalformedHistory, UnprovenNote
 from federation.event import Event, decode_canonical
 from federation.history.checkpoints import Checkpoint, open_checkpoint, read_checkpoint
 from federation.history.cosignatures import cosignature_times
@@ -22,7 +23,7 @@ from federation.history.entries import OPENING_ENTRY, OpeningEntry, event_entry,
 from federation.history.file_forms import describe_form, read_json
 from federation.history.forms import quote, read_hash, read_number, write_base64
 from federation.history.merkle import HASH_SIZE, MAX_SIZE, hash_leaf
-from federation.history.notes import NoteKey, SignedNote, read_note
+from federation.history.notes import LOG_KEY, NoteKey, SignedNote, read_note
 from federation.history.proofs import verify_inclusion
 
 PROOF_FORMAT: Final = "eventd-proof/1"
@@ -115,7 +116,7 @@ def check_proof(data: bytes, log_keys: Iterable[NoteKey], witness_keys: Iterable
     note, stated = file.leaf.note, read_checkpoint(file.leaf.note.text)
     verify_inclusion(hash_leaf(event_entry(file.digest)), file.leaf.index, stated.size, file.leaf.path, stated.root)
     verify_inclusion(hash_leaf(file.opening), 0, stated.size, file.opening_path, stated.root)
-    key = _key_of(stated, log_keys)
+    key = _key_of(stated, log_keys, file.opening)
     checkpoint = open_checkpoint(note, key)
     opening = read_opening_entry(file.opening)
     if opening.opening.key != key:
@@ -131,15 +132,26 @@ def check_proof(data: bytes, log_keys: Iterable[NoteKey], witness_keys: Iterable
     return ProvenEvent(file.digest, event, file.leaf.index, checkpoint, opening, cosignature_times(note, witness_keys))
 
 
-def _key_of(stated: Checkpoint, keys: Iterable[NoteKey]) -> NoteKey:
-    """Return the known key of a tree."""
-    known = [key for key in keys if key.name == str(stated.origin)]
+def _key_of(stated: Checkpoint, keys: Iterable[NoteKey], opening: bytes) -> NoteKey:
+    """Return the known key of a tree, which has this opening entry."""
+    given = [*keys]
+    known = [key for key in given if key.name == str(stated.origin)]
     if not known:
-        raise UnprovenNote(
-            f"no known key is that of the tree {stated.origin}: get it from its operator, not from the file",
-            reason="no_key",
-        )
+        raise UnprovenNote(_why_no_key(str(stated.origin), given, opening), reason="no_key")
     return known[0]
+
+
+def _why_no_key(origin: str, given: Iterable[NoteKey], opening: bytes) -> str:
+    """Return why none of the given keys is that of a tree: a node has one key for its trees, and each has its name."""
+    with suppress(HistoryError):
+        public = read_opening_entry(opening).opening.key.public
+        for key in given:
+            if (key.kind, key.public) == (LOG_KEY, public):
+                return (
+                    f"the known key of {key.name} also opens the tree {origin}, and counts only under its own name: if"
+                    f" both are trees of its node, give it as {NoteKey(origin, LOG_KEY, public).text()}"
+                )
+    return f"no known key is that of the tree {origin}: get it from its operator, not from the file"
 
 
 def read_proof_file(data: bytes) -> ProofFile:

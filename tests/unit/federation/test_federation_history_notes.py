@@ -211,6 +211,15 @@ def test_proof_file_is_read_back_and_checked_by_both_implementations(event: str 
     assert plain.open_file(file.encode(), LOG.key.text(), []) == (file.digest, others + 1, others + 2, {})
 
 
+def test_a_known_key_under_the_name_of_another_tree_is_named() -> None:
+    known = NoteKey(str(LogOrigin("edge", "site-a", "o" * 16)), LOG_KEY, LOG.key.public)
+    with pytest.raises(UnprovenNote, match=f"the known key of {known.name} also opens the tree") as refused:
+        check_proof(proof_of(EVENT, OPENING).encode(), [known])
+    assert LOG.key.text() in refused.value.message
+    with pytest.raises(UnprovenNote, match="no known key is that of the tree"):
+        check_proof(proof_of(EVENT, OPENING).encode(), [NoteKey(known.name, LOG_KEY, SUCCESSOR.key.public)])
+
+
 def test_an_event_of_another_group_is_not_proven_by_the_tree_of_this_one() -> None:
     file = proof_of(EVENT.replace('"group":"edge"', '"group":"core"'), OPENING)
     with pytest.raises(UnprovenNote, match="the event is of the group 'core'"):
