@@ -209,6 +209,7 @@ def _reset(conn: Connection, params: ResetWitness, now: int) -> dict[str, Any]:
         "findings": findings,
         "trees": forget_trees(conn, topic.id, params.node, now),
         "keys": forget_keys(conn, topic.id, params.node),
+        "pinned": any(node == params.node for node, _ in group.history_pins),
         "witness": reset_witness(conn, topic.id, params.node),
     }
 

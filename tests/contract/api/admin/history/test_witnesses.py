@@ -90,6 +90,7 @@ async def test_a_reset_confirms_findings_and_forgets_trees_and_keys(books: Group
         "findings": 1,
         "trees": 1,
         "keys": 1,
+        "pinned": False,
         "witness": 0,
     }
     shown = await books.call("history.witnesses", group="g")
@@ -108,8 +109,11 @@ async def test_a_node_of_which_nothing_is_known_is_not_reset(books: GroupLedger)
     with pytest.raises(NotFound) as refused:
         await books.call("history.reset", group="g", node="peer-a")
     assert refused.value.hint == "did you mean peer-b?"
-    assert (await books.call("history.reset", group="g", node="peer-b"))["trees"] == 0, "it is declared"
-    await books.call("history.reset", group="g", node="a")
+    answer = await books.call("history.reset", group="g", node="peer-b")
+    assert (answer["trees"], answer["pinned"]) == (0, False), "it is declared"
+    pin = GrowingTree().signer.key.text()
+    await books.declare("peer-b", spec=f"history: {{mode: record, keys: [{{node: a, logKey: {pin}}}]}}")
+    assert (await books.call("history.reset", group="g", node="a"))["pinned"], "a reset forgets no declared key"
     found = (await books.call("history.findings", group="g"))["findings"]
     assert [one["detail"] for one in found] == ["an operator reset it: 1 leaf was held"]
 
