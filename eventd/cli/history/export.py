@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected_without_table
-from eventd.cli.history.lake_trees import FromLakeOption, checkpoint_of_lake, open_in_lake
-from eventd.cli.history.log import TreeOption
+from eventd.cli.history.lake_trees import FromLakeOption, checkpoint_of_lake, consistency_of_lake, open_in_lake
+from eventd.cli.history.log import TreeOption, call_of_tree
 from eventd.cli.terminal.output import note
 from eventd.errors import CheckFailed, Invalid
 from eventd.runtime.regular_files import NotRegular, read_regular
@@ -36,7 +36,8 @@ async def export(
     """Write a tree to a folder, in the layout that tools for transparency logs read.
 
     It is that of C2SP tlog-tiles, without entries: `checkpoint`, `tile/…`, and the public key of the tree in `key`.
-    Full tiles that are in the folder already are not requested again, but verified like the others.
+    Full tiles that are in the folder already are not requested again, but verified like the others. If the tree does
+    not continue the checkpoint in the folder, nothing is written, and it exits with status 4.
     """
     from federation.history.checkpoints import read_checkpoint
     from federation.history.notes import read_note
@@ -47,7 +48,9 @@ async def export(
     else:
         answer = await session.call("history.checkpoint", group=name, tree=tree)
     checkpoint = read_checkpoint(read_note(answer["note"].encode()).text)
-    _require_same_tree(folder, checkpoint)
+    there = _read_there(folder, checkpoint)
+    if there is not None:
+        await _require_continued(session, folder, there, checkpoint, answer, lake)
     folder.mkdir(parents=True, exist_ok=True)
     written = pruned = 0
     tiles = _tiles_of_lake(lake, checkpoint, folder) if lake else _tiles(session, name, checkpoint, folder)
@@ -80,7 +83,7 @@ async def _tiles(
     for due in _due_tiles(checkpoint, folder):
         while due:
             asked = {"level": due[0].level, "first": due[0].number, "count": AT_ONCE}
-            answer = await session.call("history.tiles", group=group, tree=checkpoint.origin.tree, **asked)
+            answer = await call_of_tree(session, "history.tiles", str(checkpoint.origin), group=group, **asked)
             found = {one["number"]: read_base64(one["hashes"], "a tile") for one in answer["tiles"]}
             end = due[0].number + AT_ONCE
             for tile in [tile for tile in due if tile.number < end]:
@@ -92,7 +95,7 @@ async def _tiles_of_lake(lake: str, checkpoint: Checkpoint, folder: Path) -> Asy
     """Yield the tiles of a checkpoint that the folder does not have, without hashes where the lake lacks some."""
     from federation.errors import MalformedHistory
 
-    found = open_in_lake(lake, checkpoint.origin.group, checkpoint.origin.tree)
+    found = open_in_lake(lake, checkpoint.origin.group, str(checkpoint.origin))
     for due in _due_tiles(checkpoint, folder):
         for tile in due:
             try:
@@ -119,8 +122,11 @@ def _is_there(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def _require_same_tree(folder: Path, checkpoint: Checkpoint) -> None:
-    """Raise Invalid if a folder holds another tree: its checkpoint and key would be replaced."""
+def _read_there(folder: Path, checkpoint: Checkpoint) -> Checkpoint | None:
+    """Return the checkpoint that a folder holds, if any.
+
+    Raises Invalid if it is of another tree: the export would replace that tree's checkpoint and key.
+    """
     from federation.errors import HistoryError
     from federation.history.checkpoints import read_checkpoint
     from federation.history.notes import MAX_NOTE, read_note
@@ -129,13 +135,54 @@ def _require_same_tree(folder: Path, checkpoint: Checkpoint) -> None:
     try:
         there = read_checkpoint(read_note(read_regular(folder / "checkpoint", MAX_NOTE + 1).content).text)
     except FileNotFoundError:
-        return
+        return None
     except NotRegular:
         raise Invalid(f"{folder / 'checkpoint'} is not a regular file", hint=hint) from None
     except HistoryError as error:
         raise Invalid(f"{folder / 'checkpoint'} is not a checkpoint: {error.message}", hint=hint) from None
     if there.origin != checkpoint.origin:
         raise Invalid(f"{folder} holds the tree {there.origin}, and not {checkpoint.origin}", hint=hint)
+    return there
+
+
+async def _require_continued(
+    session: Session, folder: Path, there: Checkpoint, checkpoint: Checkpoint, answer: Mapping[str, Any], lake: str
+) -> None:
+    """Raise CheckFailed unless a tree begins with the leaves of the checkpoint that a folder holds.
+
+    The export would replace that checkpoint, which is the evidence of a history that was rolled back or forked.
+    Raises Invalid if a relay or a lake has fewer leaves: they get them later than the tree's node signs them.
+    """
+    from federation.errors import HistoryError
+    from federation.history.forms import read_hash
+    from federation.history.proofs import verify_consistency
+
+    origin, old, new = str(checkpoint.origin), there.size, checkpoint.size
+    source = "lake" if lake else "relay"
+    if new < old and (
+        lake or answer.get("relayed", True)
+    ):  # a node of an earlier release does not say whose tree it is
+        raise Invalid(
+            f"{folder} has {old} leaves of {origin}, and this {source} has only {new} so far",
+            hint=f"repeat it later, or export from {checkpoint.origin.node} itself",
+        )
+    try:
+        if old >= new:
+            proof = []
+        elif lake:
+            proof = consistency_of_lake(lake, checkpoint.origin.group, origin, old, new)["proof"]
+        else:
+            asked = {"group": checkpoint.origin.group, "old": old, "new": new}
+            proof = (await call_of_tree(session, "history.consistency", origin, **asked))["proof"]
+        hashes = [read_hash(one, "a hash of the proof") for one in proof]
+        verify_consistency(old, there.root, new, checkpoint.root, hashes)
+    except HistoryError as error:
+        raise CheckFailed(
+            f"{origin} of size {new} does not begin with the {old} leaves of {folder / 'checkpoint'}: {error.message};"
+            " nothing was written",
+            hint=f"keep {folder}, and the new checkpoint too (routerctl log checkpoint --tree {origin} --out FILE):"
+            " both are evidence that the history was rolled back or forked",
+        ) from None
 
 
 def _require_root(folder: Path, checkpoint: Checkpoint) -> None:

@@ -20,7 +20,7 @@ from eventd.cli.history.lake_trees import (
 )
 from eventd.cli.history.prove import OutOption
 from eventd.cli.terminal.output import Column, moment, note, text
-from eventd.errors import CheckFailed, Invalid
+from eventd.errors import CheckFailed, Invalid, NotFound
 from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.text.plural import counted
 from eventd.text.size import format_size
@@ -46,6 +46,23 @@ TreeOption = Annotated[
         "--tree", metavar="ID", help="Id or origin of the tree (default: the tree that grows, or the newest)."
     ),
 ]
+
+
+async def call_of_tree(session: Session, operation: str, origin: str, **params: Any) -> dict[str, Any]:
+    """Call an operation on the tree with this origin. Raises NotFound.
+
+    A node of an earlier release knows trees by their ids only, which several nodes may have given to a tree.
+    """
+    try:
+        answer: dict[str, Any] = await session.call(operation, tree=origin, **params)
+    except NotFound as unknown:
+        try:
+            answer = await session.call(operation, tree=origin.rsplit("/", 1)[-1], **params)
+        except NotFound:
+            raise unknown from None
+        if answer["origin"] != origin:
+            raise
+    return answer
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -119,7 +136,6 @@ class _Held(NamedTuple):
     root: bytes | None = None
     origin: str = ""
     group: str = ""
-    tree: str = ""
     note: bytes = b""
 
 
@@ -144,14 +160,13 @@ async def consistency(
     """
     held = _read_held(old)
     if lake:
-        answer = consistency_of_lake(lake, held.group or group, held.tree or tree, held.size, new)
+        answer = consistency_of_lake(lake, held.group or group, held.origin or tree, held.size, new)
     else:
-        of = {"group": held.group or await one_group(session, group), "tree": held.origin or tree}
         try:
-            answer = await session.call("history.consistency", **of, old=held.size, new=new)
+            answer = await _call(session, "history.consistency", held, group, tree, old=held.size, new=new)
         except Invalid:
             if held.note and (new is None or new >= held.size):
-                _require_as_large(held, await session.call("history.checkpoint", **of), old)
+                _require_as_large(held, await _call(session, "history.checkpoint", held, group, tree), old)
             raise
     _verify(held, answer, old)
     if session.out.is_document:
@@ -163,6 +178,14 @@ async def consistency(
     if held.root is None and session.out.is_table:
         who = "lake" if lake else "node"
         note(f"note: the {who} itself named the root of the smaller tree; give a checkpoint that you kept to compare")
+
+
+async def _call(session: Session, operation: str, held: _Held, group: str, tree: str, **params: Any) -> dict[str, Any]:
+    """Call an operation on the tree of a kept checkpoint, or else on the one that the options name."""
+    if held.origin:
+        return await call_of_tree(session, operation, held.origin, group=held.group, **params)
+    answer: dict[str, Any] = await session.call(operation, group=await one_group(session, group), tree=tree, **params)
+    return answer
 
 
 def _read_held(old: str) -> _Held:
@@ -182,7 +205,7 @@ def _read_held(old: str) -> _Held:
         raise Invalid(f"{old} is not a regular file") from None
     except HistoryError as error:
         raise Invalid(f"{old} is not a checkpoint: {error.message}") from None
-    return _Held(kept.size, kept.root, str(kept.origin), kept.origin.group, kept.origin.tree, content)
+    return _Held(kept.size, kept.root, str(kept.origin), kept.origin.group, content)
 
 
 def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:

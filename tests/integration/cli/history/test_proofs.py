@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from eventd.api.admin.history import group_trees
+from eventd.cli.history import lake_trees
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.trees import Tree
 from eventd.runtime.clock import SystemClock
@@ -307,6 +309,51 @@ def test_a_tree_is_not_exported_over_another_one(proving: Proving) -> None:
     assert "is not a checkpoint" in control("log", "export", "tree", code=1).err
 
 
+def test_a_node_of_an_earlier_release_is_asked_for_a_tree_by_its_id(
+    proving: Proving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, named = proving.control, group_trees._is_named
+    monkeypatch.setattr(group_trees, "_is_named", lambda origin, name: "/" not in name and named(origin, name))
+    control("log", "checkpoint", "--out", "kept")
+    assert "Consistent: " in control("log", "consistency", "kept").out
+    control("log", "export", "tree")
+    proving.emit("new")
+    proving.seal()
+    control("log", "export", "tree")
+    other = f"eventd/edge/other/{read_origin(proving.key.split('+')[0]).tree}"  # nodes choose the ids of their trees
+    kept = sign_checkpoint(Checkpoint(read_origin(other), 4, bytes(32)), NODE.signer(other)).encode()
+    Path("kept").write_bytes(kept)
+    assert f"has no tree {other}" in control("log", "consistency", "kept", code=3).err
+
+
+@pytest.mark.parametrize("size", [3, 4, 9])
+def test_an_export_does_not_replace_the_evidence_of_another_history(proving: Proving, size: int) -> None:
+    control, origin = proving.control, read_origin(proving.key.split("+")[0])
+    control("log", "export", "tree")
+    shown = sign_checkpoint(Checkpoint(origin, size, bytes(32)), NODE.signer(str(origin))).encode()
+    Path("tree/checkpoint").write_bytes(shown)  # as the node had signed it before it was rolled back or forked
+    files = {path: path.read_bytes() for path in Path("tree").rglob("*") if path.is_file()}
+    told = control("log", "export", "tree", code=4).err
+    assert f"{origin} of size 4 does not begin with the {size} leaves of tree/checkpoint" in told
+    assert "nothing was written" in told
+    assert "both are evidence" in told
+    assert {path: path.read_bytes() for path in Path("tree").rglob("*") if path.is_file()} == files
+
+
+def test_an_export_from_a_relay_or_a_lake_that_lags_behind_accuses_no_node(proving: Proving) -> None:
+    control, origin = proving.control, read_origin(proving.key.split("+")[0])
+    ship(proving.url, Path("lake"), now=SystemClock().now() + 60_000_000)
+    control("log", "export", "tree")
+    Path("tree/checkpoint").write_bytes(
+        sign_checkpoint(Checkpoint(origin, 9, bytes(32)), NODE.signer(str(origin))).encode()
+    )
+    told = control("log", "export", "tree", "--lake", "lake", code=1).err
+    assert f"tree has 9 leaves of {origin}, and this lake has only 4 so far" in told
+    proving.change("UPDATE trees SET epoch = ''")  # as the tree of another node is kept
+    told = control("log", "export", "tree", "--tree", str(origin), code=1).err
+    assert "and this relay has only 4 so far" in told
+
+
 def test_emit_names_the_leaf_and_waits_for_its_checkpoint(proving: Proving) -> None:
     control = proving.control
     event = ("federation", "event", "emit", "--type", "client.seen", "--id")
@@ -377,6 +424,18 @@ def test_a_tree_in_a_lake_is_compared_with_a_kept_checkpoint_and_exported(provin
     other = sign_checkpoint(Checkpoint(read_origin(own["origin"]), 4, bytes(32)), NODE.signer(own["origin"]))
     Path("kept").write_bytes(other.encode())
     assert "has another root at size 4 than the checkpoint" in control("log", "consistency", "kept", *lake, code=4).err
+
+
+def test_a_tree_in_a_lake_is_named_by_its_origin_because_nodes_choose_the_ids(
+    proving: Proving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, choose, named = proving.control, lake_trees._choose, list[str]()
+    control("log", "checkpoint", "--out", "kept")
+    ship(proving.url, Path("lake"), now=SystemClock().now() + 60_000_000)
+    monkeypatch.setattr(lake_trees, "_choose", lambda *given: (named.append(given[-1]), choose(*given))[1])
+    control("log", "consistency", "kept", "--lake", "lake")
+    control("log", "export", "tree", "--lake", "lake")
+    assert named == [proving.key.split("+")[0], "", proving.key.split("+")[0]]
 
 
 def test_a_tree_of_which_a_lake_lacks_rows_is_neither_proven_nor_exported(proving: Proving) -> None:
