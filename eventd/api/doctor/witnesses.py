@@ -126,7 +126,8 @@ def _check_witness(state: WitnessState, witness: Witness) -> Iterator[Check]:
             name,
             CheckStatus.WARN,
             "history-stale",
-            f"nothing connects the {witness.size} leaves that the peer holds with the tree any more: {witness.detail}",
+            f"nothing connects the {counted(witness.size, 'leaf', 'leaves')} that the"
+            f" peer holds with the tree any more: {witness.detail}",
             "at the peer, run `routerctl log witnesses reset` for this node",
             group=state.group,
             peer=witness.peer,
@@ -171,6 +172,13 @@ def _check_verifying(state: WitnessState, *, running: bool) -> Iterator[Check]:
         late = [one for one in state.waiting if one.age > COVERED_WITHIN]
         for one in late[:MOST_SHOWN]:
             yield _check_waiting(state.group, one)
+        if len(late) > MOST_SHOWN:
+            more = counted(len(late) - MOST_SHOWN, "further tree")
+            detail = f"events of {more} have waited for more than 2 minutes for their check as well"
+            remedy = (
+                f"routerctl federation event list --group {state.group} --history waiting --include-expired lists them"
+            )
+            yield Check(name, CheckStatus.WARN, "history-check-waiting", detail, remedy, group=state.group)
     for unproven in state.unproven:
         yield _check_unproven(state.group, unproven)
 

@@ -218,11 +218,13 @@ def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:
     _require_signed(held, str(last["key"]), file)
     if last.get("relayed", True):  # a node of an earlier release does not say whose tree it is
         raise Invalid(
-            f"{file} has size {held.size}, and this relay has only {last['size']} leaves of {held.origin} so far",
+            f"{file} has size {held.size}, and this relay has only {counted(last['size'], 'leaf', 'leaves')} of"
+            f" {held.origin} so far",
             hint=f"repeat it later, or ask {held.origin.split('/')[2]} itself",
         )
     raise CheckFailed(
-        f"the node has signed {held.size} leaves of {held.origin}, as {file} shows, and its tree has {last['size']}:"
+        f"the node has signed {counted(held.size, 'leaf', 'leaves')} of {held.origin},"
+        f" as {file} shows, and its tree has {last['size']}:"
         " its history was rolled back, as with an older copy of the database, or forked",
         hint=f"keep {file}, it is the evidence; see `routerctl log findings` at the node and at its peers, and ask its"
         " operator: docs/how-to/pin-history-keys.md",

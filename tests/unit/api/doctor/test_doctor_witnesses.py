@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from eventd.api.doctor.witnesses import CHECKED_WITHIN, COVERED_WITHIN, NOT_COSIGNED, WitnessState, check_witnesses
+from eventd.api.doctor.witnesses import (
+    CHECKED_WITHIN,
+    COVERED_WITHIN,
+    MOST_SHOWN,
+    NOT_COSIGNED,
+    WitnessState,
+    check_witnesses,
+)
 from eventd.log.witnesses.cosignatures import Witness
 from eventd.log.witnesses.findings import HistoryFinding
 from eventd.log.witnesses.keys import StoredKey
@@ -136,6 +143,13 @@ def reason(waiting: WaitingTree) -> str:
     assert check.detail.startswith("the event e1 of c, which hub brought, has waited for 2m0s for its check")
     assert "--history waiting" in check.remedy
     return check.detail.partition("behind it: ")[2]
+
+
+def test_trees_with_waiting_events_that_are_not_shown_are_counted() -> None:
+    waiting = [WAITING._replace(node=f"n{number}") for number in range(MOST_SHOWN + 3)]
+    *shown, rest = check_witnesses(replace(FINE, overdue=0, waiting=waiting))
+    assert [check.peer for check in shown] == [f"n{number}" for number in range(MOST_SHOWN)]
+    assert rest.detail.startswith("events of 3 further trees have waited")
 
 
 def test_an_event_that_waits_says_which_key_or_which_checkpoint_is_missing() -> None:
