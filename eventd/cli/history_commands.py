@@ -35,6 +35,11 @@ HISTORY: Final[dict[str, Leaf | Branch]] = {
                 "history.export.export",
                 "Write a tree to a folder, in the layout that tools for transparency logs read.",
             ),
+            "check": Leaf(
+                "history.exported.check",
+                "Check an exported tree offline; exits with status 4 if its tiles, root and signature do not fit"
+                " together.",
+            ),
             "witnesses": Branch(
                 "Show the witnesses of this node's tree, and reset what is known of a node.",
                 {

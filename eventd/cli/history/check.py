@@ -30,17 +30,21 @@ _FILE_HINT: Final = "`routerctl prove EVENT_ID --out FILE` writes one"
 ALONE = "that others were shown the same history: no witness that you know has cosigned the checkpoint"
 
 
+KeysOption = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="VKEY", help="Public key of a tree or a witness that you trust; repeatable."),
+]
+PolicyOption = Annotated[
+    Path | None, typer.Option("--policy", metavar="FILE", help="File with the keys that you trust.")
+]
+
+
 @offline("output")
 def check(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The proof file.")],
-    keys: Annotated[
-        list[str] | None,
-        typer.Option("--key", metavar="VKEY", help="Public key of a tree or a witness that you trust; repeatable."),
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="FILE", help="File with the keys that you trust.")
-    ] = None,
+    keys: KeysOption = None,
+    policy: PolicyOption = None,
     witnesses: Annotated[
         int, typer.Option("--witnesses", metavar="N", min=0, help="Require cosignatures of N witnesses that you know.")
     ] = 0,
@@ -55,7 +59,7 @@ def check(
     from federation.history.fork_file import FORK_FORMAT, check_fork, read_fork_file
     from federation.history.proof_file import MAX_PROOF_FILE, check_proof, read_proof_file
 
-    known = _known_keys(keys or [], policy)
+    known = known_keys(keys or [], policy)
     data = _read(file, MAX_PROOF_FILE)
     is_fork = f'"{FORK_FORMAT}"'.encode() in data[:_FORMAT_BYTES]
     try:
@@ -92,7 +96,7 @@ def _show_fork(session: Session, fork: ProvenFork) -> None:
     session.out.line("Not proven: which of the two is the true one, and who used the key.")
 
 
-def _known_keys(texts: list[str], file: Path | None) -> Policy:
+def known_keys(texts: list[str], file: Path | None) -> Policy:
     """Return the keys of the command line and of the policy. Raises BadParameter without any, and Invalid."""
     from federation.errors import MalformedHistory
     from federation.history.notes import LOG_KEY, WITNESS_KEY, read_vkey
@@ -110,7 +114,9 @@ def _known_keys(texts: list[str], file: Path | None) -> Policy:
             else:
                 logs.append(read_vkey(text, LOG_KEY))
     except MalformedHistory as error:
-        raise Invalid(error.message, hint=_KEYS_HINT) from None
+        file_given = next((text for text in texts if Path(text).is_file()), None)
+        hint = _KEYS_HINT if file_given is None else f"{file_given} is a file: give it with --policy"
+        raise Invalid(error.message, hint=hint) from None
     return replace(known, logs=tuple(logs), witnesses=witnesses)
 
 

@@ -60,8 +60,8 @@ async def export(
             path = folder / address.path()
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(hashes)
-    _require_root(folder, checkpoint)
-    _require_full_tiles(folder, checkpoint)
+    require_root(folder, checkpoint)
+    require_full_tiles(folder, checkpoint)
     (folder / "key").write_text(f"{answer['key']}\n", encoding="utf-8")
     (folder / "checkpoint").write_text(answer["note"], encoding="utf-8")
     result = {"origin": answer["origin"], "size": checkpoint.size, "written": written, "pruned": pruned}
@@ -116,6 +116,11 @@ def _due_tiles(checkpoint: Checkpoint, folder: Path) -> Iterator[list[TileAddres
             for number in range(-(-hashes // TILE_WIDTH))
         ]
         yield [tile for tile in tiles if not _is_there(folder / tile.path(), tile.width * HASH_SIZE)]
+
+
+def count_missing(folder: Path, checkpoint: Checkpoint) -> int:
+    """Return how many tiles of a checkpoint the folder lacks, as they were pruned."""
+    return sum(map(len, _due_tiles(checkpoint, folder)))
 
 
 def _is_there(path: Path, size: int) -> bool:
@@ -185,7 +190,7 @@ async def _require_continued(
         ) from None
 
 
-def _require_root(folder: Path, checkpoint: Checkpoint) -> None:
+def require_root(folder: Path, checkpoint: Checkpoint) -> None:
     """Raise CheckFailed unless the written tiles give the root of the checkpoint."""
     from federation.errors import HistoryError
     from federation.history.tiles import root_of
@@ -202,7 +207,7 @@ def _require_root(folder: Path, checkpoint: Checkpoint) -> None:
         )
 
 
-def _require_full_tiles(folder: Path, checkpoint: Checkpoint) -> None:
+def require_full_tiles(folder: Path, checkpoint: Checkpoint) -> None:
     """Raise CheckFailed unless each full tile has the hash that the level above states, up to the partial tiles.
 
     The partial ones give the root. Of level 0, tiles may be missing, because they were pruned.

@@ -279,6 +279,9 @@ def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> 
     size, root, _ = plain.open_checkpoint(Path("tree/checkpoint").read_bytes(), Path("tree/key").read_text()[:-1], [])
     assert root_of(size, lambda tile: (Path("tree") / tile.path()).read_bytes()) == root
     assert (first["size"], first["written"], first["pruned"]) == (604, 4, 0)
+    shown = control("log", "check", "tree", "--key", proving.key)
+    assert f"of size 604, and the tiles in tree give its root {root.hex()}" in shown.out
+    assert control("log", "check", "tree", "--key", "tree/key", code=1).err.count("give it with --policy") == 1
     proving.emit("new")
     proving.seal()
     again = control("log", "export", "tree", "-o", "json").json
@@ -293,6 +296,7 @@ def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> 
     assert Path("tree/tile/0/000").read_bytes() == whole
     Path("tree/tile/1/000.p/2").write_bytes(bytes(64))
     assert "give the root" in control("log", "export", "tree", code=4).err
+    assert "give the root" in control("log", "check", "tree", "--key", proving.key, code=4).err
 
 
 def test_a_tree_is_not_exported_over_another_one(proving: Proving) -> None:
