@@ -8,19 +8,24 @@ from typing import Final
 
 from eventd.log.history.relayed import (
     RelayedCheckpoint,
+    ask_connection,
     ask_tiles,
+    believe,
+    check_kept,
     check_tiles,
     drop_unproven,
+    is_refuted,
+    is_refuted_by_proof,
     keep_tiles,
 )
-from eventd.log.history.trees import Tree, find_tree_of
+from eventd.log.history.trees import UNPROVEN, Tree, find_tree_of
 from eventd.log.witnesses.witnessed import find_witnessed, read_of
 from eventd.resources.configuration import PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.witnessing.asking import INVALID, REFUSED, HistoryAsker, HistoryUntold
 from eventd.witnessing.group_witness import GroupWitness
 from federation.errors import HistoryError, ProofMismatch
-from federation.history.exchange import TilesAnswer
+from federation.history.exchange import ConsistencyAnswer, TilesAnswer, TilesQuestion
 
 logger = logging.getLogger("eventd.history")
 
@@ -59,6 +64,8 @@ class TilePulling:
             self._wanted.clear()
             return False
         checkpoint, tree = due
+        if tree is not None and checkpoint.size <= tree.size:
+            return await self._prove_kept(checkpoint, tree)
         question = ask_tiles(checkpoint, tree)
         try:
             answer, _ = await self._asker.ask(ours.config(), self._peer, question, TilesAnswer)
@@ -69,14 +76,52 @@ class TilePulling:
             self._give_up(checkpoint, str(untold), is_wrong=untold.reason == INVALID)
             return False
         except HistoryError as error:
-            if isinstance(error, ProofMismatch) and tree is not None and tree.trouble:
-                return await ours.log.database.write(drop_unproven, tree.id)  # all of it is pulled
+            unproven = tree if tree is not None and tree.trouble == UNPROVEN else None
+            is_other = isinstance(error, ProofMismatch)
+            if is_other and unproven and await self._is_refuted(checkpoint, unproven, question, answer):
+                return await ours.log.database.write(drop_unproven, unproven.id)  # all of it is pulled
             self._give_up(checkpoint, error.message, is_wrong=True)
             return False
         self._refused = ""
         ours.metrics.history_pulled(ours.config().name, node, "stored")
         kept = await ours.log.database.write(keep_tiles, ours.topic_id, checked, clock.now())
         return kept and await self._read_due() is not None
+
+    async def _is_refuted(
+        self, checkpoint: RelayedCheckpoint, tree: Tree, question: TilesQuestion, answer: TilesAnswer
+    ) -> bool:
+        """Return whether the peer proves that what is kept is of another tree than the one that is witnessed.
+
+        Wrong tiles alone prove nothing: true ones, which the node itself may have pruned, must not be dropped for them.
+        """
+        read = self._witness.log.database.read
+        if await read(is_refuted, checkpoint, tree, question, answer):
+            return True
+        proven = ask_connection(checkpoint, tree)
+        try:
+            proof, _ = await self._asker.ask(self._witness.config(), self._peer, proven, ConsistencyAnswer)
+            return await read(is_refuted_by_proof, checkpoint, tree, proven, proof)
+        except (HistoryUntold, HistoryError):
+            return False
+
+    async def _prove_kept(self, checkpoint: RelayedCheckpoint, tree: Tree) -> bool:
+        """Find out whether what is kept of a tree contains the smaller checkpoint that was witnessed after a reset."""
+        ours = self._witness
+        read, question = ours.log.database.read, ask_connection(checkpoint, tree)
+        try:
+            if not await read(check_kept, checkpoint, tree, question, None):
+                answer, _ = await self._asker.ask(ours.config(), self._peer, question, ConsistencyAnswer)
+                await read(check_kept, checkpoint, tree, question, answer)
+        except HistoryUntold as untold:
+            if untold.reason not in (REFUSED, INVALID):
+                raise
+            self._give_up(checkpoint, str(untold), is_wrong=untold.reason == INVALID)
+            return False
+        except HistoryError as error:
+            self._give_up(checkpoint, error.message, is_wrong=True)
+            return False
+        await ours.log.database.write(believe, tree)
+        return await self._read_due() is not None
 
     async def _read_due(self) -> DueTiles | None:
         ours, node = self._witness, self._peer.node_name
@@ -102,15 +147,16 @@ class TilePulling:
 def read_due_tiles(
     conn: Connection, topic_id: int, node: str, wanted: Sequence[str], paused: Collection[str]
 ) -> DueTiles | None:
-    """Return a witnessed checkpoint of which tiles are missing: of a tree of the node, or of one of the trees `wanted`.
+    """Return a witnessed checkpoint of which tiles are missing, or of whose tree what is kept is not proven.
 
-    Of a node's trees, the one that was opened last comes first. None if no tile is missing, except of `paused` trees.
+    It is of a tree of the node, or of one of the trees `wanted`. Of a node's trees, the one that was opened last comes
+    first. None if nothing is missing, except of `paused` trees.
     """
     trees = [*read_of(conn, topic_id, node), *(find_witnessed(conn, topic_id, origin) for origin in wanted)]
     for held in trees:
         if held is None or held.origin in paused:
             continue
         tree = find_tree_of(conn, topic_id, held.origin)
-        if (0 if tree is None else tree.size) < held.size:
+        if tree is None or tree.size < held.size or tree.trouble == UNPROVEN:
             return RelayedCheckpoint(held.origin, held.log_key, held.size, held.root, held.note, held.opened_at), tree
     return None

@@ -24,10 +24,19 @@ from eventd.log.history.trees import (
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
 from federation.digest import digest
-from federation.errors import LeavesNotHeld, MalformedHistory
+from federation.errors import HistoryError, LeavesNotHeld, MalformedHistory, ProofMismatch
 from federation.history.checkpoints import read_origin
 from federation.history.entries import OPENING_ENTRY, event_entry
-from federation.history.exchange import MOST_TILES, TilesAnswer, TilesQuestion, read_hashes, read_leaves, write_hashes
+from federation.history.exchange import (
+    MOST_TILES,
+    ConsistencyAnswer,
+    ConsistencyQuestion,
+    TilesAnswer,
+    TilesQuestion,
+    read_hashes,
+    read_leaves,
+    write_hashes,
+)
 from federation.history.forms import write_base64
 from federation.history.merkle import HASH_SIZE, hash_leaf
 from federation.history.proofs import verify_consistency
@@ -149,11 +158,11 @@ def read_held_origins(conn: Connection, topic_id: int) -> set[str]:
 
 
 def compare_kept(conn: Connection, topic_id: int, origin: str, size: int, root: bytes) -> None:
-    """Compare what is kept of a relayed tree that is witnessed anew with its checkpoint.
+    """Compare what is kept of a relayed tree that is witnessed again with its checkpoint.
 
     Tiles with another root at this size are of another tree with the same name: they are dropped. Tiles that do not say
-    what the root is, because the tree has grown or because they were pruned, decide nothing until the next tiles have
-    proven that the checkpoint continues them: the peer may have pruned what a second pull would begin with.
+    what the root is, because the tree has grown or because they were pruned, are not used until the next tiles or a
+    proof show that they are of the same tree: the peer may have pruned what a second pull would begin with.
     """
     tree = find_tree_of(conn, topic_id, origin)
     if tree is None or tree.epoch:
@@ -165,8 +174,87 @@ def compare_kept(conn: Connection, topic_id: int, origin: str, size: int, root: 
         execute(conn, "UPDATE trees SET trouble = ? WHERE id = ?", (UNPROVEN if kept is None else "", tree.id))
 
 
+def is_refuted(
+    conn: Connection, checkpoint: RelayedCheckpoint, tree: Tree, question: TilesQuestion, answer: TilesAnswer
+) -> bool:
+    """Return whether an answer that does not continue what is kept of a tree proves that this is of another tree.
+
+    Only all leaves from the first one on do: else a peer that sends one wrong hash would have true tiles dropped.
+    """
+    if question.first:
+        return False
+    try:
+        checked = check_tiles(conn, checkpoint, None, question, answer)
+    except HistoryError:
+        return False
+    return checked.size >= tree.size
+
+
+def ask_connection(checkpoint: RelayedCheckpoint, tree: Tree) -> ConsistencyQuestion:
+    """Return the question for the proof of how what is kept of a tree and its checkpoint are connected.
+
+    A proof from a power of two contains no hash of which the root at that size could be computed: it is asked for one
+    leaf less.
+    """
+    if checkpoint.size <= tree.size:
+        return ConsistencyQuestion(tree=checkpoint.origin, old=checkpoint.size, size=tree.size)
+    old = tree.size if tree.size & (tree.size - 1) else tree.size - 1
+    return ConsistencyQuestion(tree=checkpoint.origin, old=old, size=checkpoint.size)
+
+
+def is_refuted_by_proof(
+    conn: Connection,
+    checkpoint: RelayedCheckpoint,
+    tree: Tree,
+    question: ConsistencyQuestion,
+    answer: ConsistencyAnswer,
+) -> bool:
+    """Return whether a proof shows that the checkpoint's tree has another root at a size at which tiles are kept."""
+    kept = _root_at(conn, tree, question.old)
+    if kept is None:
+        return False
+    proof = read_hashes(answer.proof, "the consistency proof")
+    try:
+        verify_consistency(question.old, kept, checkpoint.size, checkpoint.root, proof)
+    except ProofMismatch as mismatch:
+        try:
+            verify_consistency(question.old, mismatch.computed, checkpoint.size, checkpoint.root, proof)
+        except HistoryError:
+            return False
+        return True
+    return False
+
+
+def check_kept(
+    conn: Connection,
+    checkpoint: RelayedCheckpoint,
+    tree: Tree,
+    question: ConsistencyQuestion,
+    answer: ConsistencyAnswer | None,
+) -> bool:
+    """Return whether what is kept of a tree contains a smaller checkpoint. Without an answer, its tiles must tell.
+
+    Raises MalformedHistory, and ProofMismatch where it does not contain the checkpoint.
+    """
+    if answer is not None:
+        proof = read_hashes(answer.proof, "the consistency proof")
+        kept = TileBuilder(tree.size, tile_reader(conn, tree.id)).root()
+        verify_consistency(question.old, checkpoint.root, tree.size, kept, proof)
+        return True
+    root = _root_at(conn, tree, question.old)
+    if root is not None:
+        verify_consistency(question.old, root, question.old, checkpoint.root, ())
+    return root is not None
+
+
+def believe(conn: Connection, tree: Tree) -> None:
+    """Use the tiles of a tree again, which were found to be of the one that is witnessed."""
+    sql = "UPDATE trees SET trouble = '' WHERE id = ? AND size = ? AND trouble = ?"
+    execute(conn, sql, (tree.id, tree.size, UNPROVEN))
+
+
 def drop_unproven(conn: Connection, tree_id: int) -> bool:
-    """Drop a tree that was not proven since it is witnessed anew, as tiles of another one; return whether it was."""
+    """Drop a tree that was not proven since it is witnessed again, as tiles of another one; return whether it was."""
     rows = fetch(conn, f"SELECT trouble FROM trees WHERE id = ?{for_update(conn)}", (tree_id,))
     if not rows or rows[0][0] != UNPROVEN:
         return False

@@ -24,7 +24,7 @@ MINUTE: Final = 60 * 1_000_000
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 UNPROVEN: Final = "unproven"
-"""The `trouble` of another node's tree that was witnessed anew, until tiles prove that what is kept is part of it."""
+"""The `trouble` of another node's tree that was witnessed again, until it is proven that what is kept is part of it."""
 NO_TOPIC: Final = 0
 """The topic of trees that were dropped: nothing reads them any more, and their tiles are deleted in steps."""
 

@@ -13,12 +13,13 @@ from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import decide, forget_trees, read_believed_trees
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock
 from eventd.witnessing.asking import INVALID, REFUSED, UNREACHABLE, HistoryUntold
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness
 from eventd.witnessing.pulling import AGAIN_SECONDS, TilePulling
 from eventd.witnessing.signing_gate import SigningGate
-from federation.history.exchange import TilesAnswer, TilesQuestion
+from federation.history.exchange import ConsistencyAnswer, ConsistencyQuestion, TilesAnswer, TilesQuestion
 from federation.history.witnessing import KeySource
 from tests.support import plain_history as plain
 from tests.support.growing_tree import GrowingTree
@@ -40,13 +41,17 @@ class TileSource:
     asked: list[TilesQuestion] = field(default_factory=list)
     given: TilesAnswer | HistoryUntold | None = None
 
-    async def ask(self, _group: Any, _peer: Any, question: TilesQuestion, _kind: Any) -> tuple[TilesAnswer, KeySource]:
+    async def ask(self, _group: Any, _peer: Any, question: Any, _kind: Any) -> tuple[Any, KeySource]:
+        if isinstance(question, ConsistencyQuestion):
+            proof = plain.proof(question.old, self.tree.entries[: question.size])
+            return ConsistencyAnswer(tuple(map(plain.b64, proof))), KeySource.SHARED
         self.asked.append(question)
         if isinstance(self.given, HistoryUntold):
             raise self.given
         hashes = [plain.digest(b"\0" + entry) for entry in self.tree.entries]
-        tiles = (plain.b64(b"".join(hashes)),)
-        honest = TilesAnswer(tiles=tiles, opening=self.tree.entries[0][1:].decode())
+        starts = range(question.first * 256, len(hashes), 256)
+        tiles = tuple(plain.b64(b"".join(hashes[at : at + 256])) for at in starts)
+        honest = TilesAnswer(tiles=tiles, opening="" if question.first else self.tree.entries[0][1:].decode())
         return self.given or honest, KeySource.SHARED
 
 
@@ -189,6 +194,50 @@ async def test_tiles_of_a_tree_that_has_grown_before_it_is_witnessed_anew_are_co
     assert (await puller.kept(), await puller.believed()) == (3, 0), "nothing shows yet that it is the same tree"
     await puller.pulling.pull()
     assert await puller.kept() == await puller.believed() == 4
+
+
+async def test_one_wrong_answer_after_a_reset_drops_no_true_tiles(puller: Puller) -> None:
+    puller.source.tree.grow(*map(str, range(300)))
+    await puller.witness(3)
+    await puller.pulling.pull()
+    await puller.reset()
+    tree = puller.source.tree.grow("z")
+    await puller.witness()
+    hashes = [plain.digest(b"\0" + entry) for entry in tree.entries[256:]]
+    puller.source.given = TilesAnswer(tiles=(plain.b64(b"".join([*hashes[:-1], bytes(32)])),))
+    assert await puller.pulling.pull() is False
+    assert (await puller.kept(), await puller.believed()) == (303, 0)
+    assert puller.results[-1] == "refused"
+
+
+@pytest.mark.parametrize("more", [3, 253, 296], ids=["first-tile", "power-of-two", "second-tile"])
+async def test_tiles_are_dropped_if_a_proof_shows_that_the_tree_is_another_one(puller: Puller, more: int) -> None:
+    puller.source.tree.grow(*map(str, range(more)))
+    await puller.witness(3)
+    await puller.pulling.pull()
+    await puller.reset()
+    puller.source.tree = GrowingTree().grow("x", "other", *map(str, range(more + 5)))
+    await puller.witness()
+    assert await puller.pulling.pull() is True
+    assert await puller.kept() == 0
+    await puller.pulling.pull()
+    assert await puller.kept() == await puller.believed() == more + 8
+
+
+async def test_a_tree_that_is_witnessed_again_at_a_smaller_size_is_proven_where_tiles_are_pruned(
+    puller: Puller,
+) -> None:
+    tree = puller.source.tree.grow(*map(str, range(600)))
+    await puller.witness(3)
+    await puller.pulling.pull()
+    await puller.reset()
+    await puller.log.database.write(execute, "DELETE FROM tiles WHERE level = 0 AND number = 1", ())
+    offered = OfferFrom(puller.topic, "g", "a", KeySource.SHARED, {}, ["a"], tree.offer(0, 400))
+    assert (await puller.log.database.write(decide, offered, NOW)).error is None
+    assert await puller.believed() == 0
+    assert await puller.pulling.pull() is False
+    assert await puller.believed() == 603
+    assert await puller.pulling.pull() is False, "nothing is left to ask"
 
 
 async def test_tiles_that_the_tree_witnessed_anew_does_not_continue_are_pulled_again(puller: Puller) -> None:
