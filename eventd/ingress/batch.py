@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from eventd.ingress.mark_queries import LinkForgotten
 from eventd.ingress.nonces import repeated
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.topic_row import require_in_use
@@ -82,8 +83,11 @@ class StoreBatch:
     """A unit of the writer that stores one batch. Result: `StoreResult`.
 
     Raises `Conflict` for a stored nonce, `BatchConflict` for a batch id stored with another range or content,
-    `RangeAhead` when an earlier batch is missing, `Full` at the limit on stored bytes, and `NotFound` when the group
-    was deleted. Then nothing is stored, not even the nonce.
+    `RangeAhead` when an earlier batch is missing, `LinkForgotten` when the link's mark is neither of the batch's epoch
+    nor of `judged`, `Full` at the limit on stored bytes, and `NotFound` when the group was deleted. Then nothing is
+    stored, not even the nonce.
+
+    `judged`: the epoch of the mark that the batch may replace, as the batch was judged by it; None: only a missing one.
     """
 
     cursor = None
@@ -91,12 +95,18 @@ class StoreBatch:
     turn = Turn.FRONT
 
     def __init__(
-        self, topic_id: int, batch: VerifiedBatch, ceiling: int | None, peers: AbstractSet[str] = frozenset()
+        self,
+        topic_id: int,
+        batch: VerifiedBatch,
+        ceiling: int | None,
+        peers: AbstractSet[str] = frozenset(),
+        judged: str | None = None,
     ) -> None:
         self.topic_id = topic_id
         self._batch = batch
         self._ceiling = ceiling
         self._peers = peers
+        self._judged = judged
         self._begins = False
         self._link = (topic_id, batch.header.from_node)
         self._step = Step(None)
@@ -134,8 +144,13 @@ class StoreBatch:
             tx.shared[key] = stored and Mark(
                 epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base
             )
-        self._begins = tx.shared[key] is None
-        self._step = follow(tx.shared[key], self._batch.header.range)
+        mark, covered = tx.shared[key], self._batch.header.range
+        epoch = mark and mark.epoch
+        # A batch of another epoch may have been stored since this one was judged.
+        if not covered.repair and epoch not in (covered.epoch, self._judged):
+            raise LinkForgotten(self._batch.header)
+        self._begins = mark is None
+        self._step = follow(mark, covered)
         tx.shared[key] = self._step.mark
 
     def finish(self, tx: Transaction, appended: AppendResult) -> StoreResult:

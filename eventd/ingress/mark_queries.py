@@ -22,6 +22,12 @@ class LinkForgotten(Conflict):
 
     code = "range_ahead"
 
+    def __init__(self, header: BatchHeader) -> None:
+        super().__init__(
+            f"this batch of epoch {header.range.epoch} was not signed after a query for the mark of the present epoch;"
+            " ask for the mark, then send again"
+        )
+
 
 class MarkQueries:
     """The nodes that have asked for their mark since the group began to be served, which is when this is created.
@@ -67,7 +73,4 @@ class MarkQueries:
         continues = mark is not None and mark.epoch == covered.epoch
         follows = asked is not None and created >= asked
         if not (begins or continues or follows):
-            raise LinkForgotten(
-                f"the receiver does not know the link up to position {covered.after} of this epoch: ask for the link's"
-                " mark first"
-            )
+            raise LinkForgotten(header)

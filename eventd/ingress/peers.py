@@ -413,15 +413,17 @@ class PeerIngress:
     async def _in_order(self, batch: VerifiedBatch, created: int, size: int) -> StoreResult:
         covered = batch.header.range
         life: LinkLife = (batch.header.from_node, covered.epoch, covered.incarnation)
+        judged: str | None = covered.epoch
         if not covered.repair:
             if not self._reorder.knows(life):
                 mark = await self._mark(batch.header.from_node)
                 self._mark_queries.require(batch.header, created, mark)
+                judged = mark.epoch if mark is not None else None
                 self._reorder.learn(life, mark)
             await self._reorder.enter(life, covered, size)
         try:
             ceiling = self.config.retention.max_bytes
-            return await self._log.submit(StoreBatch(self._topic_id, batch, ceiling, self._peers()))
+            return await self._log.submit(StoreBatch(self._topic_id, batch, ceiling, self._peers(), judged))
         except BaseException:
             self._reorder.forget(life)
             raise
@@ -492,9 +494,6 @@ def _own_code(error: EventdError) -> str:
 def _own_trouble(error: EventdError) -> tuple[int, bytes]:
     """Return the status and body of the answer to a request that this node cannot process; only `Full` is explained."""
     code = _own_code(error)
-    words = (
-        error.message
-        if isinstance(error, Full)
-        else "the receiving node cannot process requests now; its log has the reason"
-    )
+    hidden = "the receiving node cannot process requests now; its log has the reason"
+    words = error.message if isinstance(error, Full) else hidden
     return STATUS[code], encode_json(ErrorAnswer(code=code, message=words))
