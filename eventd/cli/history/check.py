@@ -15,6 +15,7 @@ from eventd.runtime.regular_files import NotRegular, read_regular
 
 if TYPE_CHECKING:
     from federation.history.fork_file import ProvenFork
+    from federation.history.notes import NoteKey
     from federation.history.policy import Policy
     from federation.history.proof_file import ProvenEvent
 
@@ -127,6 +128,21 @@ def policy_of(file: Path) -> Policy:
 
     try:
         return read_policy(_read(file, MAX_POLICY).decode(errors="replace"))
+    except MalformedHistory as error:
+        raise Invalid(error.message, hint=_KEYS_HINT) from None
+
+
+def keys_of_trees(text: str) -> tuple[NoteKey, ...]:
+    """Return the keys of trees in a verifier key, or in a file with one or with a policy. Raises Invalid."""
+    from federation.errors import MalformedHistory
+    from federation.history.notes import LOG_KEY, read_vkey
+    from federation.history.policy import MAX_POLICY
+
+    try:
+        if not Path(text).exists():
+            return (read_vkey(text, LOG_KEY),)
+        content = _read(Path(text), MAX_POLICY).decode(errors="replace").strip()
+        return policy_of(Path(text)).logs if " " in content else (read_vkey(content, LOG_KEY),)
     except MalformedHistory as error:
         raise Invalid(error.message, hint=_KEYS_HINT) from None
 

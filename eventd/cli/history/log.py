@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -24,6 +24,9 @@ from eventd.errors import CheckFailed, Invalid, NotFound
 from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.text.plural import counted
 from eventd.text.size import format_size
+
+if TYPE_CHECKING:
+    from federation.history.notes import NoteKey
 
 TREES = (
     Column("GROUP", text("group")),
@@ -130,13 +133,17 @@ async def checkpoint(
 
 
 class _Held(NamedTuple):
-    """The smaller tree of a comparison; `root`, `origin` and `note` are known if it was read from a checkpoint."""
+    """The smaller tree of a comparison; `root`, `origin` and `note` are known if it was read from a checkpoint.
+
+    `keys` are those that the caller trusts to have signed it; without any, it is the key that the node shows.
+    """
 
     size: int
     root: bytes | None = None
     origin: str = ""
     group: str = ""
     note: bytes = b""
+    keys: tuple[NoteKey, ...] = ()
 
 
 @connected_without_table
@@ -152,6 +159,14 @@ async def consistency(
     group: GroupOption = "",
     tree: TreeOption = "",
     lake: FromLakeOption = "",
+    tree_key: Annotated[
+        str,
+        typer.Option(
+            "--tree-key",
+            metavar="KEY",
+            help="Public key of the tree that you trust, or a file with it (default: the key that the node shows).",
+        ),
+    ] = "",
 ) -> None:
     """Prove that a tree begins with all leaves of a smaller one; exits with status 4 if it does not.
 
@@ -159,6 +174,8 @@ async def consistency(
     covers was changed or removed.
     """
     held = _read_held(old)
+    if tree_key:
+        held = held._replace(keys=_read_keys(tree_key, held))
     if lake:
         answer = consistency_of_lake(lake, held.group or group, held.origin or tree, held.size, new)
     else:
@@ -231,19 +248,49 @@ def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:
     )
 
 
-def _require_signed(held: _Held, key: str, file: str) -> None:
-    """Raise Invalid unless the key of its tree signed a kept checkpoint: a note that was changed accuses no node."""
+def _read_keys(text: str, held: _Held) -> tuple[NoteKey, ...]:
+    """Return the keys of the tree of a kept checkpoint in the value of --tree-key. Raises BadParameter and Invalid."""
+    from eventd.cli.history.check import keys_of_trees
+
+    if not held.note:
+        raise typer.BadParameter("--tree-key verifies a kept checkpoint: give the file of one, or leave it out")
+    keys = tuple(key for key in keys_of_trees(text) if key.name == held.origin)
+    if not keys:
+        raise Invalid(f"{text[:80]} is not a key of the tree {held.origin}", hint="routerctl log keys prints its key")
+    return keys
+
+
+def _require_signed(held: _Held, shown: str, file: str) -> None:
+    """Raise Invalid unless a kept checkpoint was signed: a note that was changed accuses no node.
+
+    Raises CheckFailed if the key that signed it is trusted, and is not the one that is shown now.
+    """
     from federation.errors import HistoryError
     from federation.history.checkpoints import open_checkpoint
     from federation.history.notes import LOG_KEY, read_note, read_vkey
 
+    signed, key = read_note(held.note), read_vkey(shown, LOG_KEY)
+    trusted = next((one for one in held.keys if signed.of(one)), held.keys[0] if held.keys else key)
+    another = f"the node shows another key for {held.origin} than the one that signed {file}"
     try:
-        open_checkpoint(read_note(held.note), read_vkey(key, LOG_KEY))
+        open_checkpoint(signed, trusted)
     except HistoryError as error:
+        if not held.keys and not signed.of(key) and any(one.name == held.origin for one in signed.signatures):
+            raise Invalid(
+                f"{another}: it shows {shown}",
+                hint="give the key that you know of the tree with --tree-key KEY: if that key signed the file, the node"
+                " has replaced its tree, or is another one",
+            ) from None
         raise Invalid(
-            f"{file} is not a checkpoint of {held.origin} that the key {key} signed: {error.message}",
+            f"{file} is not a checkpoint of {held.origin} that the key {trusted.text()} signed: {error.message}",
             hint="the note was changed after it was signed, or another key signed it: it proves nothing about the node",
         ) from None
+    if trusted != key:
+        raise CheckFailed(
+            f"{another}: {shown} instead of {trusted.text()}",
+            hint=f"a tree has one key: keep {file}, it is the evidence that the tree was replaced, and ask the node's"
+            " operator: docs/how-to/pin-history-keys.md",
+        )
 
 
 def _verify(held: _Held, answer: Mapping[str, Any], file: str) -> None:

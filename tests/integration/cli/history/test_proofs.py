@@ -259,7 +259,31 @@ def test_a_kept_checkpoint_that_is_larger_than_the_tree_shows_that_the_node_was_
     assert "the sealed tree has size 4" in control("log", "consistency", "kept", "5", code=1).err
     thief = NoteSigner(str(origin), LOG_KEY, Ed25519PrivateKey.from_private_bytes(b"9" * 32))
     Path("kept").write_bytes(sign_checkpoint(larger, thief).encode())
-    assert "is not a checkpoint of" in control("log", "consistency", "kept", code=1).err
+    assert "shows another key for" in control("log", "consistency", "kept", code=1).err
+
+
+def test_a_node_does_not_escape_a_kept_checkpoint_by_another_key(proving: Proving) -> None:
+    control, known = proving.control, proving.key
+    origin = read_origin(known.split("+")[0])
+    control("log", "checkpoint", "--out", "kept")
+    control.file(control("log", "keys").out, "known.policy")
+    control.file(f"{known}\n", "known")
+    for given in (known, "known", "known.policy"):
+        assert "Consistent: " in control("log", "consistency", "kept", "--tree-key", given).out
+    other = plain.vkey(str(origin), 1, bytes(32))
+    proving.change("UPDATE trees SET log_key = ?", other)
+    told = control("log", "consistency", "kept", code=1).err
+    assert f"the node shows another key for {origin} than the one that signed kept" in told
+    assert "--tree-key KEY" in told
+    for given in (known, "known", "known.policy"):
+        told = control("log", "consistency", "kept", "--tree-key", given, code=4).err
+        assert f"the node shows another key for {origin} than the one that signed kept: {other} instead of" in told
+        assert known in told
+    assert "it proves nothing" in control("log", "consistency", "kept", "--tree-key", other, code=1).err
+    elsewhere = plain.vkey(f"{origin}"[:-1], 1, bytes(32))
+    assert "is not a key of the tree" in control("log", "consistency", "kept", "--tree-key", elsewhere, code=1).err
+    assert "NAME+ID+KEY" in control("log", "consistency", "kept", "--tree-key", "nothing", code=1).err
+    control("log", "consistency", "2", "--tree-key", known, code=2)
 
 
 def test_a_relay_with_fewer_leaves_than_a_kept_checkpoint_is_not_accused(proving: Proving) -> None:
