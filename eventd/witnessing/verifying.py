@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from eventd.log.witnesses.checking import CheckedStep, CheckScope, check_due, keep_checked
+from eventd.log.witnesses.checking import CheckedStep, CheckScope, Searched, check_due, keep_checked
 from eventd.log.witnesses.findings import FindingKind
 from eventd.log.witnesses.keys import LOG
 from eventd.runtime.clock import SECOND, cpu_seconds
@@ -51,6 +51,7 @@ class Verifying:
         self._metrics = metrics
         self._cpu = cpu
         self._asked: dict[tuple[str, str], float] = {}
+        self._searched: Searched = {}
 
     async def run(self) -> None:
         """Check what is due, until cancelled."""
@@ -75,7 +76,7 @@ class Verifying:
         """Check the next events; return the pause in seconds before the next ones, None if nothing is left to check."""
         ours, log = self._witness, self._witness.log
         now = log.clock.now()
-        step, comparing = await log.database.read(self._timed, check_due, self._scope(), now)
+        step, comparing = await log.database.read(self._timed, check_due, self._scope(), now, self._searched)
         storing = 0.0
         if step.rows:
             counts, storing = await log.database.write(self._timed, keep_checked, ours.topic_id, step.rows, now)

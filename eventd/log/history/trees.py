@@ -268,14 +268,15 @@ def all_tile_bytes(conn: Connection, topic_id: int) -> int:
     return sum(tile_bytes(conn, tree) for tree in trees)
 
 
-def find_hash(conn: Connection, tree_id: int, leaf: bytes) -> int | None:
+def find_hash(conn: Connection, tree_id: int, leaf: bytes, *, after: int = 0) -> int | None:
     """Return an index at which the tiles of a tree have the hash of this leaf; None if none does.
 
-    It looks through all tiles of level 0.
+    It looks through all tiles of level 0 that have leaves after the first `after`.
     """
-    at = find_bytes(conn, "hashes")
-    sql = f"SELECT number, {at} FROM tiles WHERE tree = ? AND level = 0 AND {at} > 0 ORDER BY number DESC"
-    for number, offset in fetch(conn, sql, (leaf, tree_id, leaf)):
+    at, first = find_bytes(conn, "hashes"), after // TILE_WIDTH
+    tiles = "tree = ? AND level = 0 AND number >= ?"
+    sql = f"SELECT number, {at} FROM tiles WHERE {tiles} AND {at} > 0 ORDER BY number DESC"
+    for number, offset in fetch(conn, sql, (leaf, tree_id, first, leaf)):
         if (offset - 1) % HASH_SIZE == 0:  # other ones begin within a hash
             return int(number * TILE_WIDTH + (offset - 1) // HASH_SIZE)
     return None

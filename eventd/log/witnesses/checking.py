@@ -7,7 +7,7 @@ that its database is an older copy moves events to another tree: so all tiles of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -53,6 +53,8 @@ LONGEST_WAIT: Final = 10 * MINUTE
 """The longest pause of an event that waits: an eighth of its age, so that many that wait for long cost little."""
 GRACE: Final = MINUTE // 2
 """So long after its arrival an event is not refuted: its node may seal it later than it is passed on."""
+MOST_SEARCHED: Final = 16_384
+"""Of how many events that wait it is remembered which leaves have been searched for them."""
 LONGEST: Final = DAY
 """For how long an event may wait for tiles that cover it."""
 
@@ -133,8 +135,15 @@ def read_overdue(conn: Connection, topic_id: int, now: int) -> int:
     return 0 if since is None else now - int(since)
 
 
-def check_due(conn: Connection, scope: CheckScope, now: int) -> CheckedStep:
-    """Compare the next events with the tiles of their nodes' trees, in a read: nothing is locked."""
+Searched = dict[int, Mapping[str, int]]
+"""By the position of an event that waits: how many leaves of each later tree have been searched for it."""
+
+
+def check_due(conn: Connection, scope: CheckScope, now: int, searched: Searched) -> CheckedStep:
+    """Compare the next events with the tiles of their nodes' trees, in a read: nothing is locked.
+
+    What was `searched` in earlier steps is not searched again: a false hint can have an event wait for a day.
+    """
     sql = (
         "SELECT position, upto, places, checked, due FROM leaf_hints WHERE topic_id = ? AND due <= ?"
         f" ORDER BY due, position LIMIT {MOST_ROWS}"
@@ -142,7 +151,7 @@ def check_due(conn: Connection, scope: CheckScope, now: int) -> CheckedStep:
     rows = fetch(conn, sql, (scope.topic_id, now))
     step = CheckedStep(more=len(rows) == MOST_ROWS, since=rows[0][4] if rows else None)
     if rows:
-        checker = _Checker(conn, scope, now, step)
+        checker = _Checker(conn, scope, now, step, searched)
         for position, upto, places, checked, _ in rows:
             if checker.is_spent:
                 step.more = True
@@ -161,11 +170,12 @@ class _Event(NamedTuple):
 class _Checker:
     """Compares the events of one step, in one transaction."""
 
-    def __init__(self, conn: Connection, scope: CheckScope, now: int, step: CheckedStep) -> None:
+    def __init__(self, conn: Connection, scope: CheckScope, now: int, step: CheckedStep, searched: Searched) -> None:
         self._conn = conn
         self._scope = scope
         self._now = now
         self._step = step
+        self._searched = searched
         self._known = [(read_origin(tree.origin), tree) for tree in read_believed_trees(conn, scope.topic_id)]
         self._trees = {tree.origin: tree for _, tree in self._known}
         self._witnessed: dict[str, WitnessedTree | None] = {}
@@ -191,6 +201,7 @@ class _Checker:
             if verdict is None:
                 self._events -= WAITING_EVENTS
                 break
+            self._searched.pop(event.position, None)
             found.verified += verdict is LeafVerdict.VERIFIED
             found.unproven += verdict is LeafVerdict.UNPROVEN
             found.checked = event.position
@@ -267,19 +278,28 @@ class _Checker:
         is_expected = stated is None and self._now < event.recorded_at + GRACE
         later = [] if is_expected else self._opened_after(stated, origin.node)
         kept = {one.origin: self._trees.get(one.origin) for one in later}
-        if any(kept.values()):
+        sizes = {name: tree.size for name, tree in kept.items() if tree is not None}
+        before = self._searched.get(event.position, {})
+        grown = {name: before.get(name, 0) for name, size in sizes.items() if size > before.get(name, 0)}
+        if grown:
             if self._searches <= 0:  # other rows are compared first, which may need no search
                 self._step.more = True
                 return None
-            found = self._search(origin.node, _leaf_of(event), kept)
+            found = self._search(origin.node, _leaf_of(event), grown)
             if found is not None:
                 corrected.append(LeafPlace(event.position, found[1], found[0]))
                 return LeafVerdict.VERIFIED
+            self._remember(event.position, sizes)
         for one in later:
             here = kept[one.origin]
             if here is None or here.size < one.size:
                 self._want(event, read_origin(one.origin))
         return self._wait(event, origin, row)
+
+    def _remember(self, position: int, sizes: Mapping[str, int]) -> None:
+        if position not in self._searched and len(self._searched) >= MOST_SEARCHED:
+            del self._searched[next(iter(self._searched))]
+        self._searched[position] = sizes
 
     def _opened_after(self, tree: Tree | WitnessedTree | None, node: str) -> list[WitnessedTree]:
         """Return the trees that a node opened after this one, all if it is None: a node moves events to a later one."""
@@ -325,12 +345,15 @@ class _Checker:
             self._tiles[tree.id, number] = dict(read_tiles(self._conn, tree.id, 0, number, 1)).get(number, b"")
         return self._tiles[tree.id, number][at * HASH_SIZE : (at + 1) * HASH_SIZE] or None
 
-    def _search(self, node: str, leaf: bytes, among: Collection[str] | None = None) -> tuple[str, int] | None:
-        """Return the tree of a node, one of `among`, that has this leaf, with its index; None if none has it."""
+    def _search(self, node: str, leaf: bytes, among: Mapping[str, int] | None = None) -> tuple[str, int] | None:
+        """Return the tree of a node that has this leaf, with its index; None if none has it.
+
+        `among`: which trees are searched, and how many of their leaves are not.
+        """
         for origin, tree in self._known:
             if origin.node == node and (among is None or tree.origin in among):
                 self._searches -= 1
-                index = find_hash(self._conn, tree.id, leaf)
+                index = find_hash(self._conn, tree.id, leaf, after=among[tree.origin] if among else 0)
                 if index:
                     return origin.tree, index
         return None

@@ -16,7 +16,7 @@ from eventd.log.history.hints import find_hint, keep_hints, read_hints
 from eventd.log.history.pruning import SurplusTiles, delete_tiles
 from eventd.log.history.refuted import MOST_BACK, find_refuted, read_refuted_at
 from eventd.log.history.relayed import RelayedCheckpoint, ask_tiles, check_tiles, keep_tiles
-from eventd.log.history.trees import find_tree_of
+from eventd.log.history.trees import find_hash, find_tree_of
 from eventd.log.witnesses import checking
 from eventd.log.witnesses.checking import (
     DAY,
@@ -25,6 +25,7 @@ from eventd.log.witnesses.checking import (
     WAIT,
     CheckedStep,
     CheckScope,
+    Searched,
     check_due,
     keep_checked,
     read_overdue,
@@ -54,6 +55,7 @@ class Checked:
         self.log, self.topic = log, topic
         self.scope = CheckScope(topic, "g", ["a"], ["hub"])
         self.wanted: list[tuple[str, str]] = []
+        self.searched: Searched = {}
 
     async def get(self, *ids: str, leaf: int = 0, path: str = "a,hub") -> list[str]:
         """Store events, said to have the leaves from `leaf` on; return their texts."""
@@ -96,7 +98,7 @@ class Checked:
         assert (await self.log.database.write(decide, offered, NOW)).error is None
 
     async def step(self, now: int) -> CheckedStep:
-        return await self.log.database.read(check_due, self.scope, now)
+        return await self.log.database.read(check_due, self.scope, now, self.searched)
 
     async def check(self, now: int = NOW) -> tuple[int, int, int]:
         """Check what is due; return how many events were verified, refuted and unproven."""
@@ -385,6 +387,26 @@ async def test_searches_are_bounded(checked: Checked, monkeypatch: pytest.Monkey
     [true] = await checked.get("e3", leaf=4)
     await checked.pull(GrowingTree().grow("x", "y", "z", true))
     assert [await checked.check(LATER) for _ in range(2)] == [(1, 1, 0), (0, 1, 0)], "others do not wait for them"
+
+
+async def test_a_false_hint_has_the_leaves_of_later_trees_searched_once(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[int] = []
+
+    def find(conn: Connection, tree: int, leaf: bytes, *, after: int = 0) -> int | None:
+        searched.append(after)
+        return find_hash(conn, tree, leaf, after=after)
+
+    monkeypatch.setattr(checking, "find_hash", find)
+    await checked.get("forged", leaf=10**14)
+    await checked.get("another", leaf=10**14)
+    await checked.pull(following := GrowingTree("u").grow(*map(str, range(299))))
+    assert [await checked.check(LATER + number * LONGEST_WAIT) for number in range(3)] == [(0, 0, 0)] * 3
+    assert searched == [0, 0]
+    await checked.pull(following.grow("299"))
+    await checked.check(LATER + 3 * LONGEST_WAIT)
+    assert searched == [0, 0, 300, 300]
 
 
 async def test_what_another_process_has_checked_is_not_counted_twice(checked: Checked) -> None:
