@@ -69,8 +69,10 @@ async def call_of_tree(session: Session, operation: str, origin: str, **params: 
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    if row["damage"] or row["relayed"]:
-        return "damaged" if row["damage"] else "relayed"
+    if row["damage"]:
+        return "damaged"
+    if row["relayed"]:
+        return "unproven" if row.get("unproven") else "relayed"
     return "open" if row["open"] else "ended"
 
 
@@ -93,7 +95,7 @@ async def status(session: Session, group: GroupsOption = "", lake: FromLakeOptio
         if session.out.is_table and one.get("waiting"):
             listing = f"routerctl federation event list --group {one['group']} --history waiting --include-expired"
             events = counted(one["waiting"], "event of another node", "events of other nodes")
-            at_least = "" if one.get("waitingInFull", True) else "at least "
+            at_least = "" if one.get("waitingIsExact", True) else "at least "
             note(f"note: group {one['group']}: {at_least}{events} waiting for the check; to list: {listing}")
     if session.out.is_table and not rows:
         note("note: no group keeps a history; set history.mode: record in an EventGroup")

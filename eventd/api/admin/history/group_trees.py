@@ -70,7 +70,7 @@ def _show_group(conn: Connection, group: GroupConfig) -> dict[str, Any]:
         "trees": [_show_tree(conn, tree, present) for tree in trees],
         "relayed": [_show_tree(conn, tree, present) for tree in read_relayed_trees(conn, topic.id)],
         "waiting": None if waiting is None else waiting.events,
-        "waitingInFull": waiting is None or waiting.in_full,
+        "waitingIsExact": waiting is None or waiting.in_full,
     }
 
 
@@ -78,6 +78,7 @@ def _show_tree(conn: Connection, tree: Tree, present: Tree | None) -> dict[str, 
     last = read_checkpoint_of(conn, tree.id)
     is_open = present is not None and present.id == tree.id
     reason, damage = _read_reason(tree)
+    unproven = not tree.epoch and bool(tree.trouble)  # of another node's tree, `trouble` says nothing else
     return {
         "origin": tree.origin,
         "tree": read_origin(tree.origin).tree,
@@ -90,7 +91,8 @@ def _show_tree(conn: Connection, tree: Tree, present: Tree | None) -> dict[str, 
         "signedAt": None if last is None else show_time(last.signed_at),
         "signatures": 0 if last is None else last.note.count("\n— "),
         "tileBytes": tile_bytes(conn, tree),
-        "damage": tree.trouble or damage,
+        "damage": damage if unproven else tree.trouble or damage,
+        "unproven": unproven,
     }
 
 

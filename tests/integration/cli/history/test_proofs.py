@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from eventd.api.admin.history import group_trees
 from eventd.cli.history import lake_trees
 from eventd.log.core.eventlog import EventLog
-from eventd.log.history.trees import Tree
+from eventd.log.history.trees import UNPROVEN, Tree
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.engine.statements import execute
@@ -218,6 +218,9 @@ def test_the_status_lists_trees(proving: Proving) -> None:
     assert "a tile is missing" in told.out
     proving.change("UPDATE trees SET trouble = '', epoch = ''")
     assert "relayed" in proving.control("log", "status").out
+    proving.change("UPDATE trees SET trouble = ?", UNPROVEN)
+    [row] = proving.control("log", "status").lines[1:]
+    assert row.split()[3] == "unproven", "an honest tree after a reset is not damaged"
 
 
 def test_a_kept_checkpoint_shows_what_was_changed_later(proving: Proving) -> None:

@@ -16,6 +16,7 @@ from eventd.errors import Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import close_tree
 from eventd.log.history.proving import NotProven
+from eventd.log.history.trees import UNPROVEN
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.witnesses.keys import WITNESS, learn_key
 from eventd.log.witnesses.witnessed import OfferFrom, decide
@@ -139,7 +140,7 @@ async def test_the_status_shows_all_trees_and_what_is_not_sealed(books: GroupLed
             "trees": [],
             "relayed": [],
             "waiting": None,
-            "waitingInFull": True,
+            "waitingIsExact": True,
         }
     ]
     topic = await sealed(books, 300)
@@ -151,6 +152,7 @@ async def test_the_status_shows_all_trees_and_what_is_not_sealed(books: GroupLed
     await start(books.log, NODE)
     trees = (await books.call("history.status"))["groups"][0]["trees"]
     assert [(one["open"], one["damage"]) for one in trees] == [(True, ""), (False, "a tile is missing")]
+    assert not any(one["unproven"] for one in trees)
 
 
 async def test_the_status_shows_trees_of_peers_apart(books: GroupLedger) -> None:
@@ -159,7 +161,10 @@ async def test_the_status_shows_trees_of_peers_apart(books: GroupLedger) -> None
     shown = (await books.call("history.status"))["groups"][0]
     assert shown["trees"] == []
     [relayed] = shown["relayed"]
-    assert (relayed["size"], relayed["open"]) == (3, True)
+    assert (relayed["size"], relayed["open"], relayed["damage"], relayed["unproven"]) == (3, True, "", False)
+    await books.log.database.write(execute, "UPDATE trees SET trouble = ?", (UNPROVEN,))  # as after a reset
+    [reset] = (await books.call("history.status"))["groups"][0]["relayed"]
+    assert (reset["damage"], reset["unproven"]) == ("", True)
     answer = await books.call("history.checkpoint", group="g", tree=relayed["tree"])
     assert (answer["origin"], answer["size"]) == (relayed["origin"], 3), "it is shown where it is named"
 
