@@ -89,6 +89,7 @@ WRITER = [
     SeededBug(WriterModel(bug="a check does not flush what it depends on"), writer.KEPT),
     SeededBug(WriterModel(bug=writer.UNMARKED), writer.TOLD),
     SeededBug(WriterModel(bug="the mark of unflushed commits is flushed after its commit"), writer.TOLD),
+    SeededBug(WriterModel(others=2, bug=writer.TRUSTED), writer.TOLD),
     SeededBug(WriterModel(bug="a start does not look for lost commits"), writer.TOLD),
     SeededBug(WriterModel(bug="every start begins a new epoch"), writer.CAUSE),
 ]

@@ -65,6 +65,11 @@ SMALL = [
         live=True,
     ),
     Space("the writer: 3 units, a kill, a power loss", WriterModel(), live=True),
+    Space(
+        "the writer: 2 units, 3 steps of other processes, a power loss",
+        WriterModel(units=2, others=3, kills=0),
+        live=True,
+    ),
     Space("wake-ups: 3 records, a poll of the file", WakeupModel(), live=True),
     Space("wake-ups: 3 records, signals that are lost", WakeupModel(signs_get_lost=True), live=True),
     Space("a queue: 2 clients, 4 claims, a power loss", QueueModel(), live=True),

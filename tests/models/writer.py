@@ -21,6 +21,7 @@ KINDS: Final = (DURABLE, LOOK, MEMORY, FLUSHED)
 IDLE, FLUSH, ANSWER = "idle", "flush", "answer"
 
 UNMARKED = "commits that are not flushed are not marked"
+TRUSTED = "a process relies on a mark that another one has removed"
 
 KEPT = "what was acknowledged as durable survives a power loss (V3)"
 TOLD = "a tail is lost only with a new epoch (V3)"
@@ -40,19 +41,23 @@ class Commit(NamedTuple):
 
 
 class WriterState(NamedTuple):
-    """`synced`: how many commits are flushed. `promised` and `told`: the records that callers rely on."""
+    """`synced`: how many commits are flushed. `looked`: the records that a check of the latest
+    group has seen. `promised` and `told`: the records that callers rely on.
+    """
 
     waiting: tuple[Unit, ...] = ()
     group: tuple[Unit, ...] = ()
     phase: str = IDLE
     commits: tuple[Commit, ...] = ()
     synced: int = 0
+    looked: frozenset[int] = frozenset()
     boot: int = 1
     promised: frozenset[int] = frozenset()
     told: frozenset[int] = frozenset()
     closed: bool = False
     marked: bool = False
     submitted: int = 0
+    others: int = 0
     kills: int = 0
     losses: int = 0
 
@@ -67,9 +72,10 @@ class WriterState(NamedTuple):
 
 @dataclass
 class WriterModel:
-    """The model of the writer."""
+    """The model of the writer. `others`: how many steps of other processes with the same database there are."""
 
     units: int = 3
+    others: int = 0
     kills: int = 1
     losses: int = 1
     bug: str = ""
@@ -96,11 +102,13 @@ class WriterModel:
             )
         early = self.bug == "a unit is answered before its commit" and state.phase == IDLE and state.waiting
         if state.phase == ANSWER:
-            yield ("answer",), self._answer(state, state.group)._replace(phase=IDLE, group=())
+            yield ("answer",), self._answer(state, state.group)._replace(phase=IDLE, group=(), looked=frozenset())
         elif early:
             yield ("answer too early",), self._answer(state, state.waiting[:1])
         if state.phase == IDLE and not state.waiting and not state.closed:
             yield ("close",), self._close(state)
+        if state.others < self.others:
+            yield from self._elsewhere(state._replace(others=state.others + 1))
         if state.kills < self.kills:
             yield ("kill",), self._started(state._replace(kills=state.kills + 1), state.commits, state.boot)
         if state.losses < self.losses:
@@ -111,12 +119,30 @@ class WriterModel:
                     self._started(after, state.commits[:kept], state.boot + 1),
                 )
 
+    def _elsewhere(self, state: WriterState) -> Iterator[tuple[Label, Any]]:
+        """Yield the steps of other processes: one stops, or one commits a record, unflushed if it sees the mark."""
+        if state.unsynced:
+            settled = (*state.commits, Commit((), ""))
+            yield ("another stops",), state._replace(commits=settled, synced=len(settled))
+        number = -state.others
+        commits = (*state.commits, Commit((number,), state.unsynced or str(state.boot)))
+        yield (
+            ("another commits",),
+            state._replace(
+                commits=commits,
+                synced=state.synced if state.unsynced else len(commits),
+                told=state.told | {number},
+            ),
+        )
+
     def _commit(self, state: WriterState) -> WriterState:
         units, before = state.waiting, state.unsynced
         asked = any(unit.kind in (DURABLE, LOOK) for unit in units)
-        durable = asked or not (state.marked or self.bug == "the mark of unflushed commits is flushed after its commit")
+        durable = asked or not state.marked or (not before and self.bug not in (TRUSTED, UNMARKED))
+        if self.bug == "the mark of unflushed commits is flushed after its commit":
+            durable = asked
         records = tuple(unit.number for unit in units if unit.kind != LOOK)
-        marks = flush_marks(asked=asked, unsynced=bool(before), appended=bool(records))
+        marks = flush_marks(asked=asked, durable=durable, unsynced=bool(before), appended=bool(records))
         if self.bug == UNMARKED:
             marks = marks._replace(unsynced=False)
         if self.bug == "a check does not flush what it depends on":
@@ -134,13 +160,14 @@ class WriterModel:
             phase=FLUSH if flush and not durable else ANSWER,
             commits=commits,
             synced=len(commits) if flushed else state.synced,
+            looked=state.stored.union(records) if any(unit.kind == LOOK for unit in units) else frozenset(),
             marked=state.marked or (durable and bool(commits and commits[-1].unsynced)) or self.bug == UNMARKED,
         )
 
     def _answer(self, state: WriterState, group: tuple[Unit, ...]) -> WriterState:
         durable = {unit.number for unit in group if unit.kind in (DURABLE, FLUSHED)}
         if any(unit.kind == LOOK for unit in group):
-            durable |= state.stored
+            durable |= state.looked if state.phase == ANSWER else state.stored
         told = {unit.number for unit in group if unit.kind == MEMORY}
         return state._replace(promised=state.promised | durable, told=state.told | told)
 
@@ -152,7 +179,9 @@ class WriterModel:
 
     def _started(self, state: WriterState, commits: tuple[Commit, ...], boot: int) -> Any:
         """Return the state after a start, or the invariant that the end before it has broken."""
-        after = state._replace(waiting=(), group=(), phase=IDLE, commits=commits, boot=boot, closed=False, marked=False)
+        after = state._replace(
+            waiting=(), group=(), phase=IDLE, commits=commits, looked=frozenset(), boot=boot, closed=False, marked=False
+        )
         renewed = may_lack_commits(after.unsynced, str(boot))
         if self.bug == "a start does not look for lost commits":
             renewed = False
@@ -184,6 +213,8 @@ class WriterModel:
             "answer": "the callers get their results",
             "answer too early": "a caller gets its result before the commit",
             "close": "the node stops after it has flushed everything",
+            "another stops": "another process stops, and records that no commit can be lost",
+            "another commits": "another process commits a record",
             "kill": "the process is killed, and starts again",
             "power loss": "the machine loses its power, and the last {} commits with it; the node starts again",
         }

@@ -187,9 +187,12 @@ def commit(
     """Write all units in the open transaction; a failing unit is left out, and its error is its result.
 
     If the database itself has undone the transaction, its error is raised. `durable`: the commit will be flushed to
-    disk. `seen`: a position known to be assigned; a log that ends before it gets a new epoch.
+    disk; otherwise raises `UnmarkedLoss` if the head does not say that commits may be lost. `seen`: a position known to
+    be assigned; a log that ends before it gets a new epoch.
     """
     head = require_whole(conn, lock_head(conn), seen)
+    if not durable and not head.unsynced:
+        raise UnmarkedLoss
     try:  # as if every draft were new, which is the usual case
         done = _write(conn, units, head, at, spent, place_new)
     except Exception as error:
@@ -202,33 +205,39 @@ def commit(
         move_head(conn, done.last + 1, done.record_bytes)
         notify_head(conn)
     asked = any(unit.durable for unit in units)
-    marks = flush_marks(asked=asked, unsynced=bool(head.unsynced), appended=bool(done.blocks))
+    marks = flush_marks(asked=asked, durable=durable, unsynced=bool(head.unsynced), appended=bool(done.blocks))
     if marks.unsynced:
         mark_unsynced(conn, run_of_system(conn))
-        done.must_flush = True
     done.is_marked = bool(head.unsynced) or marks.unsynced
     if marks.touch:
         touch_head(conn)
     return done
 
 
-class FlushMarks(NamedTuple):
-    """What a transaction writes to the head besides its records: that commits may be lost, or a changed counter.
+class UnmarkedLoss(Exception):
+    """A transaction that is not to be flushed finds no mark that commits may be lost; another process removed it.
 
-    If it writes that commits may be lost (`unsynced`), its results may only be returned after a flush.
+    The transaction must be undone and written again, flushed: other processes would see a mark before a later flush,
+    and rely on it.
     """
+
+
+class FlushMarks(NamedTuple):
+    """Which columns of the head a transaction changes: `unsynced`, `flushes`."""
 
     unsynced: bool
     touch: bool
 
 
-def flush_marks(*, asked: bool, unsynced: bool, appended: bool) -> FlushMarks:
-    """Return what a transaction writes to the head, by whether a unit asked for a flush, and what the head says before.
+def flush_marks(*, asked: bool, durable: bool, unsynced: bool, appended: bool) -> FlushMarks:
+    """Return which columns of the head a transaction changes, by whether a unit asked for a flush, whether the
+    transaction is flushed (`durable`), and what the head says before.
 
     The mark must be flushed before the first commit that is not flushed. The result of a durable unit may depend on
-    commits of other processes that are not flushed: a transaction that appends nothing must write something then.
+    commits of other processes that are not flushed, and so may later commits on a mark that is not: a flushed
+    transaction that appends nothing must write something then.
     """
-    return FlushMarks(not asked and not unsynced, asked and unsynced and not appended)
+    return FlushMarks(not asked and not unsynced, durable and unsynced and not appended)
 
 
 def _carefully(

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from eventd.errors import Unavailable
-from eventd.log.core.commit import GROUP_RECORDS, CommitResult, TransactionTimes, Turn, Unit, commit
+from eventd.log.core.commit import GROUP_RECORDS, CommitResult, TransactionTimes, Turn, Unit, UnmarkedLoss, commit
 from eventd.log.core.head import touch_head
 from eventd.log.core.values import AppendResult
 from eventd.log.core.writer_stats import WriterStats
@@ -65,7 +65,7 @@ class Writer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
-        self._marked = False  # a flushed commit of this process has seen, or written, that commits may be lost
+        self._marked = False  # the mark "unsynced" of the head is on the disk
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
         """Queue a unit. The future gets its result or error once the transaction is as durable as its units require.
@@ -106,8 +106,11 @@ class Writer:
         if not group:
             self._idle.set()
             return
+        self._write(group)
+
+    def _write(self, group: list[QueuedUnit]) -> None:
         units = [unit for unit, _, _ in group]
-        # A kill, or the commit of another process, could come between the mark that commits may be lost and its flush.
+        # A kill, or the commit of another process, could come between the mark "unsynced" of the head and its flush.
         durable = any(unit.durable for unit in units) or not self._marked
         at, spent, seen = Moment.of(self._clock), TransactionTimes(), self._seen()
         begun = self._clock.monotonic()
@@ -130,7 +133,7 @@ class Writer:
 
     def _done(
         self,
-        group: Sequence[QueuedUnit],
+        group: list[QueuedUnit],
         done: Future[CommitResult],
         begun: float,
         spent: TransactionTimes,
@@ -146,6 +149,10 @@ class Writer:
                 return
             self._start()  # the next transaction need not wait until the results are delivered
             self._deliver_results(group, committed, begun, spent, flushed=durable)
+            return
+        if isinstance(error, UnmarkedLoss):  # another process has stopped, and said that nothing can be lost
+            self._marked = False
+            self._write(group)
             return
         self.work.trouble = str(error) or type(error).__name__
         for _, future, _ in group:

@@ -247,6 +247,34 @@ class TestDurability:
         assert flushed == [True, False]
         await same.close()
 
+    async def test_a_repeated_write_flushes_the_mark_of_a_killed_process(
+        self, database: Database, clock: ManualClock, flushed: list[bool]
+    ) -> None:
+        log = await EventLog.open(database, clock)
+        log.flushes.learn("quick", "disk")
+        await write(log, "quick", 1, key="k")
+        await log._appender.close()  # as if killed
+        same = await EventLog.open(database, clock)
+        same.flushes.learn("quick", "disk")
+        assert (await write(same, "quick", 1, key="k")).deduped
+        assert await database.read(fetch, "SELECT flushes FROM log_heads") == [(1,)]
+        await same.close()
+
+    async def test_a_mark_that_another_process_removed_is_flushed_with_its_own_commit(
+        self, log: EventLog, database: Database, clock: ManualClock, flushed: list[bool]
+    ) -> None:
+        """Between the mark and a later flush, a third process would rely on it."""
+        log.flushes.learn("quick", "disk")
+        await write(log, "quick", 1)
+        other = await EventLog.open(database, clock)
+        await other.close()
+        flushed.clear()
+        await write(log, "quick", 2)
+        await write(log, "quick", 3)
+        assert flushed == [False, True, False], "the first transaction is undone"
+        assert len(await Topics(log).page("quick")) == 3
+        assert await database.read(fetch, "SELECT unsynced <> '', flushes FROM log_heads") == [(True, 0)]
+
     async def test_a_topic_that_became_durable_is_flushed_all_the_same(
         self, log: EventLog, flushed: list[bool]
     ) -> None:
