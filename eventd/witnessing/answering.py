@@ -102,7 +102,7 @@ class HistoryAnswers:
         unit = DecideFilesOffer(offered, now) if of_files else DecideOffer(offered, now)
         decision = await ours.log.submit(unit)
         ours.report(decision.findings, node)
-        if decision.newly_refused and decision.error is not None and self._pause.is_over_for(node, "key"):
+        if decision.newly_refused and decision.error is not None:  # once a minute at most
             ours.report_key(node, decision.error)
         await ours.take_others(question.notes, node)
         if decision.error is not None:

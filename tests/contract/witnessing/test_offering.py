@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+from zlib import crc32
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,6 +25,7 @@ from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import DecideOffer, decide
 from eventd.resources.configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.runtime.log_pause import MOST_REASONS
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock
 from eventd.witnessing.answering import HistoryAnswers
@@ -30,7 +33,7 @@ from eventd.witnessing.asking import BUSY, OLDER, REFUSED, UNREACHABLE, HistoryU
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness
 from eventd.witnessing.offering import BUSY_SECONDS, OFFER_SECONDS, OLDER_SECONDS, V1_SECONDS, Offering, Offers
 from eventd.witnessing.signing_gate import SigningGate
-from federation.errors import LeavesNotHeld
+from federation.errors import KeyChanged, LeavesNotHeld
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.cosignatures import cosign
 from federation.history.exchange import (
@@ -42,6 +45,7 @@ from federation.history.exchange import (
     TilesQuestion,
     WitnessAnswer,
     WitnessQuestion,
+    ask_witness,
     encode_history,
     write_hashes,
 )
@@ -59,6 +63,8 @@ from tests.support.histories import OWNER, emit, signed, start
 PRIVATE, OTHER = (Ed25519PrivateKey.from_private_bytes(letter * 32) for letter in (b"7", b"8"))
 TREE = GrowingTree(node="b").grow("x", "y", "z")
 WITNESS = NoteSigner(witness_name("g", "b"), WITNESS_KEY, PRIVATE)
+NEIGHBOUR = next(name for name in map(str, range(999)) if not (crc32(name.encode()) ^ crc32(b"b")) % MOST_REASONS)
+"""A node whose log lines would share a pause with those of node `b`."""
 KEYS = KeysAnswer(witness_key=WITNESS.key.text())
 
 
@@ -427,6 +433,19 @@ async def test_a_question_about_leaves_that_a_restored_node_lacks_is_no_fault(
                 await answers.answer(asked, question)
     assert (refused.value.code, refused.value.is_fault) == ("malformed", False)
     assert [record.message for record in caplog.records] == ["history not held"], "once a minute"
+
+
+async def test_each_change_of_a_key_that_is_noted_is_logged(offered: Offered, caplog: pytest.LogCaptureFixture) -> None:
+    answers = HistoryAnswers(offered.offering._witness)
+    for node in ("b", NEIGHBOUR):
+        for key, trees in ((PRIVATE, "t"), (OTHER, "u")):
+            question = ask_witness(GrowingTree(trees, key, node=node).offer())
+            query = HistoryQuery(from_node=node, to_node="a", group="g")
+            asked = VerifiedRequest(query, Key.hmac("k", b"s" * 32), "", "", "", 0, 0)
+            with suppress(KeyChanged):
+                await answers.answer(asked, encode_history(question))
+    logged = [record.__dict__["peer"] for record in caplog.records if record.message == "history key changed"]
+    assert logged == ["b", NEIGHBOUR]
 
 
 async def pending(offered: Offered, other: SignedNote) -> None:
