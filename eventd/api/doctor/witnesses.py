@@ -116,7 +116,10 @@ def _confirm_key(group: str, node: str, source: str) -> str:
             f"{ask} pin it in place of the known one, in spec.history of the EventGroup or of the EventPeer; if the"
             f" known one is right and in use again, forget the other one: {reset}"
         )
-    return f"{ask} pin it in spec.history.keys of the EventGroup, or: {reset}"
+    return (
+        f"{ask} pin it in spec.history.keys of the EventGroup, or: {reset}; if the known key is right, pin that one"
+        " first, because after a reset the next key that is shown is taken over"
+    )
 
 
 def _check_witness(state: WitnessState, witness: Witness) -> Iterator[Check]:

@@ -166,9 +166,22 @@ def note_refused_key(conn: Connection, topic_id: int, node: str, kind: str, show
         insert_row(conn, "history_keys", row | {"pin": None, "learned_at": now}, "ON CONFLICT DO NOTHING")
     sql = (
         "UPDATE history_keys SET refused = ?, refused_at = ? WHERE topic_id = ? AND node = ? AND kind = ?"
-        " AND (refused IS NULL OR (refused <> ? AND refused_at <= ?))"
+        " AND (refused IS NULL OR (refused <> ? AND (refused_at <= ? OR refused_at > ?)))"
     )
-    return execute(conn, sql, (shown, now, topic_id, node, kind, shown, now - MINUTE)) > 0
+    # A later time was noted before the clock was set back: it must not keep keys from being noted until then.
+    return execute(conn, sql, (shown, now, topic_id, node, kind, shown, now - MINUTE, now)) > 0
+
+
+def forget_refused_key(conn: Connection, topic_id: int, node: str, kind: str, now: int) -> None:
+    """Forget the other key that a node has shown, because it continues with the known one.
+
+    Not within a minute: else a member with a shared secret could have a key noted after each message of the node.
+    """
+    sql = (
+        "UPDATE history_keys SET refused = NULL, refused_at = NULL WHERE topic_id = ? AND node = ? AND kind = ?"
+        " AND refused IS NOT NULL AND (refused_at <= ? OR refused_at > ?)"
+    )
+    execute(conn, sql, (topic_id, node, kind, now - MINUTE, now))
 
 
 def forget_keys(conn: Connection, topic_id: int, node: str) -> int:

@@ -17,6 +17,7 @@ from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, 
 from eventd.log.witnesses.keys import (
     LOG,
     find_successor,
+    forget_refused_key,
     keep_log_key,
     known_key,
     note_refused_key,
@@ -147,6 +148,7 @@ def _advance(conn: Connection, offered: OfferFrom, tree: WitnessedTree, checkpoi
     values = (checkpoint.size, checkpoint.root, note, now, offered.topic_id, tree.origin, tree.size)
     if not execute(conn, sql, values):
         raise OtherCheckpoint(f"another offer of {tree.origin} was stored meanwhile", note=tree.note)
+    forget_refused_key(conn, offered.topic_id, offered.node, LOG, now)
     second = find_second_root(conn, offered.topic_id, checkpoint, tree.key)
     if not second:
         return Decision(checkpoint)

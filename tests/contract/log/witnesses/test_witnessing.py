@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.relayed import RelayedCheckpoint, ask_tiles, check_tiles, keep_tiles
-from eventd.log.history.trees import MINUTE
+from eventd.log.history.trees import DAY, MINUTE
 from eventd.log.witnesses import findings, witnessed
 from eventd.log.witnesses.findings import (
     FindingKind,
@@ -283,6 +283,25 @@ async def test_keys_that_are_shown_one_after_the_other_are_noted_once_a_minute(w
     witness.now += MINUTE
     assert (await witness.offer(others[1].offer())).newly_refused
     assert (await known(witness)).refused == public(others[1].key)
+
+
+async def test_a_key_is_noted_as_refused_after_the_clock_was_set_back(witness: WitnessLog) -> None:
+    await witness.cosigned(GrowingTree().offer())
+    for letter in (b"4", b"5"):
+        other = GrowingTree("u", Ed25519PrivateKey.from_private_bytes(letter * 32), OpeningReason.EPOCH)
+        assert (await witness.offer(other.offer())).newly_refused
+        witness.now -= DAY
+
+
+async def test_a_refused_key_is_forgotten_when_the_node_continues_with_the_known_one(witness: WitnessLog) -> None:
+    tree = GrowingTree().grow("x")
+    await witness.cosigned(tree.offer())
+    assert await witness.refused(GrowingTree("u", SECOND, OpeningReason.EPOCH).offer()) == "key_changed"
+    await witness.cosigned(tree.grow("y").offer(2))
+    assert (await known(witness)).refused == public(SECOND), "not at once"
+    witness.now += MINUTE
+    await witness.cosigned(tree.grow("z").offer(3))
+    assert (await known(witness)).refused is None
 
 
 async def test_a_refused_key_is_forgotten_when_the_node_shows_the_known_one_again(witness: WitnessLog) -> None:

@@ -66,6 +66,7 @@ def test_a_changed_key_fails_with_both_keys_and_the_next_step() -> None:
         verifier_key = NoteKey("eventd/edge/b/tree", LOG_KEY, public).text()
         assert verifier_key.split("+", 2)[2] in check.detail, "as `routerctl log keys` prints it at b"
     assert "routerctl log witnesses reset b --group edge" in check.remedy
+    assert "if the known key is right, pin that one first" in check.remedy
 
 
 def test_a_key_that_differs_from_the_declared_one_needs_another_declaration() -> None:
