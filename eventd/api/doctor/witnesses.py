@@ -21,6 +21,7 @@ from eventd.store.engine.database import Connection
 from eventd.text.arguments import as_argument
 from eventd.text.duration import DAY, HOUR, format_duration
 from eventd.text.plural import counted
+from eventd.witnessing.signing_gate import LAKE
 from federation.history.lake_witnessing import is_of_files
 from federation.history.witnessing import KeySource
 
@@ -226,6 +227,9 @@ def _check_waiting(group: str, waiting: WaitingTree) -> Check:
 def _why_waiting(group: str, waiting: WaitingTree) -> tuple[str, str]:
     """Return what is missing for the check of an event, and the next step."""
     node, origin, sender = waiting.node, waiting.origin, waiting.sender
+    # Checkpoints come from the sender; hashes are requested from it.
+    incoming = f"the link from {sender} to this node with `routerctl federation links` at {sender}"
+    outgoing = f"the link from this node to {sender} with `routerctl federation links`"
     compare = f"compare the key with what `routerctl log keys` prints at {node}"
     if waiting.refused and waiting.refused != waiting.key and waiting.held <= waiting.leaf:
         known = f"the known one is {waiting.key} ({waiting.source})" if waiting.key else "it is not the known one"
@@ -236,13 +240,13 @@ def _why_waiting(group: str, waiting: WaitingTree) -> tuple[str, str]:
     if not waiting.held and waiting.source == KeySource.PINNED:
         return (
             f"no checkpoint of {origin} signed with the pinned key {waiting.key} of {node} has arrived",
-            f"{compare}, and pin the right one in spec.history.keys of the EventGroup; if it is that one, see the link"
-            f" to {sender}, and what doctor says there",
+            f"{compare}, and pin the right one in spec.history.keys of the EventGroup; if it is that one, see"
+            f" {incoming}, and what doctor says there",
         )
-    if not waiting.held and sender == node:  # its key is taken as it comes over the link
+    if not waiting.held and sender == node:  # the key of a direct peer is learned from its first checkpoint
         return (
             f"no checkpoint of {origin} has arrived",
-            f"see the link from {node} to this node, and whether {node} signs its history, with doctor there",
+            f"see {incoming}, and whether {node} signs its history, with doctor there",
         )
     if not waiting.held:
         return (
@@ -253,15 +257,15 @@ def _why_waiting(group: str, waiting: WaitingTree) -> tuple[str, str]:
         return (
             f"{sender} says that it is leaf {waiting.leaf} of {origin}, and the last checkpoint that has arrived has"
             f" size {waiting.held}",
-            f"see whether {node} signs its history, with doctor there, and the link to {sender}",
+            f"see whether {node} signs its history, with doctor there, and {incoming}",
         )
     if waiting.tiles <= waiting.leaf:
         return (
             f"{sender} says that it is leaf {waiting.leaf} of {origin}, and this node has hashes up to size"
             f" {waiting.tiles}",
-            f"see the link to {sender}, and the log of this node",
+            f"see {outgoing}, and the log of this node",
         )
-    return f"hashes of a later tree of {node} are missing", f"see the link to {sender}, and the log of this node"
+    return f"hashes of a later tree of {node} are missing", f"see {outgoing}, and the log of this node"
 
 
 def _check_findings(state: WitnessState) -> Iterator[Check]:
@@ -283,8 +287,8 @@ def _next_step(state: WitnessState, finding: HistoryFinding) -> str:
     if finding.kind == FindingKind.OLDER_COPY:
         return (
             "find out why the database is an older copy, or which other node runs with this node's name and"
-            " history.key; stop that one, and get the events that the database lacks back from the peer:"
-            f" `routerctl verify --peer {holder_of(finding)} --pull --group {state.group}`"
+            " history.key; stop that one, and get the events that the database lacks back from"
+            f" {_place_of_lacking(holder_of(finding), state.group)}"
         )
     if finding.kind == FindingKind.ROLLED_BACK:
         return _ask_for_abandoned(state, finding.node)
@@ -293,6 +297,16 @@ def _next_step(state: WitnessState, finding: HistoryFinding) -> str:
     if finding.kind == FindingKind.FORK:
         return f"ask the operator of {finding.node} whether two nodes run with its name and history.key"
     return f"ask the operator of {finding.node}"
+
+
+def _place_of_lacking(holder: str, group: str) -> str:
+    """Return where the events are that an older copy of the database lacks, and how to get them."""
+    if holder != LAKE:
+        return f"the peer: `routerctl verify --peer {holder} --pull --group {group}`"
+    return (
+        f"each peer: `routerctl verify --peer NODE --pull --group {group}`; of those that no peer has, the lake has"
+        " what was shipped: docs/operations/backup.md#events-after-a-restore"
+    )
 
 
 def _ask_for_abandoned(state: WitnessState, node: str) -> str:

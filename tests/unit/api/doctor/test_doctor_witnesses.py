@@ -15,10 +15,11 @@ from eventd.api.doctor.witnesses import (
     check_witnesses,
 )
 from eventd.log.witnesses.cosignatures import Witness
-from eventd.log.witnesses.findings import HistoryFinding
+from eventd.log.witnesses.findings import HOLDS, HistoryFinding
 from eventd.log.witnesses.keys import StoredKey
 from eventd.log.witnesses.unproven import UnprovenEvents
 from eventd.log.witnesses.waiting import WaitingTree
+from eventd.witnessing.signing_gate import LAKE
 from federation.history.notes import LOG_KEY, NoteKey
 
 FINE = WitnessState(
@@ -89,6 +90,15 @@ def test_findings_stay_until_they_are_confirmed() -> None:
     assert rolled_back.startswith("ask the operator of b, who can get abandoned events back")
     assert own.startswith("find out why the database is an older copy, or which other node runs with this node's name")
     assert "routerctl verify --peer hub --pull --group edge" in own
+
+
+def test_an_older_copy_that_the_lake_shows_is_not_healed_from_a_peer_of_this_name() -> None:
+    detail = f"{LAKE}{HOLDS}5 leaves of o"
+    shown = replace(FINE, findings=[HistoryFinding(7, "o", "b", "older_copy", 3, 5, "", "", detail, 1, None)])
+    [check] = check_witnesses(shown)
+    assert f"--peer {LAKE}" not in check.remedy
+    assert "each peer: `routerctl verify --peer NODE --pull --group edge`" in check.remedy
+    assert "the lake has what was shipped: docs/operations/backup.md#events-after-a-restore" in check.remedy
 
 
 @pytest.mark.parametrize(
@@ -174,7 +184,8 @@ def test_an_event_that_came_straight_from_its_node_needs_its_link_and_no_pin() -
     [check] = check_witnesses(replace(FINE, overdue=0, waiting=[direct]))
     assert check.detail.endswith("no checkpoint of eventd/edge/c/t has arrived")
     assert check.remedy.startswith(
-        "see the link from c to this node, and whether c signs its history, with doctor there"
+        "see the link from c to this node with `routerctl federation links` at c, and whether c signs its history, with"
+        " doctor there"
     )
     assert "pin" not in check.remedy
 
