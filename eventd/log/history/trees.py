@@ -140,7 +140,7 @@ def read_openings_before(conn: Connection, tree: Tree, most: int = MOST_ROTATION
     """
     trees = read_trees(conn, tree.topic_id) if tree.epoch else read_relayed_trees(conn, tree.topic_id)
     numbers = [one.id for one in trees]
-    node, followed = read_origin(tree.origin)[:2], _previous_of(tree.opening)
+    node, followed = read_origin(tree.origin)[:2], read_previous(tree.opening)
     rotations, others = list[int](), list[int]()
     for index in range(numbers.index(tree.id) + 1, len(trees)):
         try:
@@ -154,12 +154,12 @@ def read_openings_before(conn: Connection, tree: Tree, most: int = MOST_ROTATION
         elif str(entry.opening.origin) == followed:
             others.append(index)
         if str(entry.opening.origin) == followed:
-            followed = _previous_of(trees[index].opening)
+            followed = read_previous(trees[index].opening)
     chosen = sorted(rotations[:most] + others[: max(0, most - len(rotations))], reverse=True)
     return tuple(trees[index].opening for index in chosen)
 
 
-def _previous_of(opening: bytes) -> str:
+def read_previous(opening: bytes) -> str:
     """Return the origin of the tree that an opening entry names; empty if it names none, or is damaged."""
     try:
         before = read_opening_entry(opening).opening.previous

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
+from eventd.log.history.trees import find_tree_of, read_previous, read_relayed_trees
 from eventd.log.witnesses.findings import FindingKind, NewFinding
 from eventd.log.witnesses.offers import OfferFrom, WitnessedTree
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute
 from eventd.text.plural import counted
 from federation.errors import NotWitnessed
-from federation.history.checkpoints import read_checkpoint
+from federation.history.checkpoints import read_checkpoint, read_origin
 from federation.history.entries import OpeningEntry, PreviousTree
 from federation.history.witnessing import KeySource, Succession, judge_succession
 
+MOST_ANCESTORS: Final = 64
+"""How many trees before a new one are looked at."""
 
-def lineage(entry: OpeningEntry, earlier: Sequence[OpeningEntry]) -> list[OpeningEntry]:
+
+def read_lineage(entry: OpeningEntry, earlier: Sequence[OpeningEntry]) -> list[OpeningEntry]:
     """Return the opening entry of a tree and those of the trees before it, each of which the one after it names.
 
     `earlier` has entries of the same node, oldest first: only those that `find_vouched` returns.
@@ -26,16 +33,60 @@ def lineage(entry: OpeningEntry, earlier: Sequence[OpeningEntry]) -> list[Openin
     return found
 
 
-def order_time(entries: Sequence[OpeningEntry], followed: WitnessedTree | None) -> int:
+def find_ancestors(conn: Connection, topic_id: int, entries: Sequence[OpeningEntry]) -> list[str]:
+    """Return the origins of the trees before a new one, the last one first.
+
+    They are those of its lineage `entries`, and those before, as far as the openings of kept trees name them.
+    """
+    found = [str(entry.opening.previous.origin) for entry in entries if entry.opening.previous]
+    while found and len(found) < MOST_ANCESTORS:
+        tree = find_tree_of(conn, topic_id, found[-1])
+        before = "" if tree is None else read_previous(tree.opening)
+        if not before or before in found:
+            break
+        found.append(before)
+    return found
+
+
+def find_order(held: Sequence[WitnessedTree]) -> list[int]:
+    """Return the times by which held trees are ordered, of which each follows the one before it."""
+    found = list[int]()
+    for tree in held:
+        found.append(max(tree.opened_at, found[-1] + 1 if found else 0))
+    return found
+
+
+def find_order_time(entries: Sequence[OpeningEntry], last: int) -> int:
     """Return the time by which a tree is ordered: as it states, but later than that of each tree before it.
 
-    The clock of its node may have been set back in between. `entries`: its lineage, and `followed` the held tree that
-    the last of them names.
+    The clock of its node may have been set back in between. `entries`: its lineage up to a held tree, and `last` the
+    time by which that one is ordered.
     """
-    last = followed.opened_at if followed else 0
     for entry in reversed(entries):
         last = max(entry.opening.time, last + 1)
     return last
+
+
+def order_again(conn: Connection, topic_id: int, held: Sequence[WitnessedTree], times: Sequence[int]) -> None:
+    """Order held trees by these times, and behind the last of them those that follow it.
+
+    A tree that was witnessed before the one that it follows was ordered by the time that it states.
+    """
+    for tree, time in zip(held, times, strict=True):
+        if time != tree.opened_at:
+            _order(conn, topic_id, tree.origin, time)
+    node = held[-1].node
+    relayed = [tree for tree in read_relayed_trees(conn, topic_id) if read_origin(tree.origin).node == node]
+    followers = {read_previous(tree.opening): tree for tree in relayed}
+    origin, last = held[-1].origin, times[-1]
+    while (after := followers.pop(origin, None)) is not None and after.opened_at <= last:
+        origin, last = after.origin, last + 1
+        _order(conn, topic_id, origin, last)
+
+
+def _order(conn: Connection, topic_id: int, origin: str, time: int) -> None:
+    for table in "witnessed", "trees":
+        execute(conn, f"UPDATE {table} SET opened_at = ? WHERE topic_id = ? AND origin = ?", (time, topic_id, origin))
 
 
 def judge_previous(
@@ -43,12 +94,14 @@ def judge_previous(
     entries: Sequence[OpeningEntry],
     newest: WitnessedTree,
     followed: WitnessedTree | None,
+    ancestors: Collection[str],
     root_at: Callable[[str, int], bytes | None],
 ) -> NewFinding | None:
     """Compare what a new tree says of the one before it with what is held; return what does not fit.
 
     `newest` is the tree that the node opened last, of those that are held. `entries` is the lineage of the new tree,
-    which leads past trees that were never offered here, to `followed`, a held one, or to none that is held. `root_at`
+    which leads past trees that were never offered here, to `followed`, a held one, or to none that is held. `ancestors`
+    are the origins of all trees before the new one, as far as they are known. `root_at`
     returns the root of a tree at a smaller size than the held one, where its tiles are kept.
 
     Raises NotWitnessed for a tree that was opened before the last one, where other nodes than its own can offer it: it
@@ -63,7 +116,8 @@ def judge_previous(
             return _about_previous(offered, before, last, Succession.FORKED, abandoned, root)
     if verdict is Succession.FORKED:
         return _about_previous(offered, before, last, verdict, abandoned, last.root)
-    passed_over = last.opened_at < newest.opened_at  # it names an earlier tree than the last one
+    # It names an earlier tree than the last one, unless that was only ordered behind a tree which follows it.
+    passed_over = last.opened_at < newest.opened_at and newest.origin not in ancestors
     if verdict is Succession.CONTINUES and not passed_over:
         return None
     if entry.opening.time < newest.opened_at and offered.source is not KeySource.OWNED:

@@ -25,7 +25,14 @@ from eventd.log.witnesses.keys import (
     was_learned,
 )
 from eventd.log.witnesses.offers import OF_FILES, OfferFrom, WitnessedTree
-from eventd.log.witnesses.previous_trees import judge_previous, lineage, order_time
+from eventd.log.witnesses.previous_trees import (
+    find_ancestors,
+    find_order,
+    find_order_time,
+    judge_previous,
+    order_again,
+    read_lineage,
+)
 from eventd.log.witnesses.second_roots import drop_pending, find_second_root
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
@@ -183,9 +190,14 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
         return Decision(None, error, newly_refused=is_new)
     newest = read_last_of(conn, offered.topic_id, offered.node)
     rotations = find_vouched(entry, rotations, known_key(conn, offered.topic_id, offered.node, LOG, offered.pins))
-    entries, followed = _find_followed(conn, offered, lineage(entry, rotations))
+    lineage = read_lineage(entry, rotations)
+    ancestors = find_ancestors(conn, offered.topic_id, lineage)
+    entries, followed = _find_followed(conn, offered, lineage)
     root_at = partial(find_kept_root, conn, offered.topic_id)
-    found = judge_previous(offered, entries, newest, followed, root_at) if newest else None
+    found = judge_previous(offered, entries, newest, followed, ancestors, root_at) if newest else None
+    held = [one for one in read_of(conn, offered.topic_id, offered.node) if one.origin in ancestors]
+    held.sort(key=lambda one: ancestors.index(one.origin), reverse=True)
+    times = find_order(held)
     values = WitnessedTree(
         origin=str(checkpoint.origin),
         node=offered.node,
@@ -193,7 +205,7 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
         size=checkpoint.size,
         root=checkpoint.root,
         note=offer.note.encode().decode(),
-        opened_at=order_time(entries, followed),
+        opened_at=find_order_time(entries, times[-1] if times else 0),
         witnessed_at=now,
     )
     row = {"topic_id": offered.topic_id} | values._asdict()
@@ -201,6 +213,7 @@ def _admit(conn: Connection, offered: OfferFrom, stated: Checkpoint, now: int) -
         raise TooManyQueries("the tree is being offered by another request")
     # Only now: an error does not end the transaction, and of an offer that lost the race nothing may stay.
     keep_log_key(conn, offered.topic_id, offered.node, known, offered.pins, now)
+    order_again(conn, offered.topic_id, [*held, values], [*times, values.opened_at])
     compare_kept(conn, offered.topic_id, values.origin, values.size, values.root)
     _drop(conn, offered, surplus)
     return Decision(checkpoint, None, _kept(conn, offered.topic_id, found, now) if found else ())

@@ -608,6 +608,26 @@ async def test_openings_of_trees_that_were_never_offered_connect_a_new_one_with_
     assert await witness.found() == [], "opened before the third one, whatever the clock was"
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["lineage", "kept-tiles"])
+async def test_a_tree_that_was_offered_before_the_one_that_it_follows_is_ordered_behind_it(
+    witness: WitnessLog, kept: bool
+) -> None:
+    first = GrowingTree().grow("x")
+    second = reopen(first, "u", NOW - 30).grow("y")
+    third = reopen(second, "v", NOW - 20).grow("z")
+    fourth = reopen(third, "w", NOW - 10)
+    await witness.cosigned(first.offer())
+    await witness.cosigned(third.offer(), source=KeySource.OWNED)
+    if kept:
+        await keep_all_tiles(witness.log, witness.topic, third)
+    await witness.cosigned(second.offer())
+    rotations = () if kept else (second.entries[0], third.entries[0])
+    await witness.cosigned(replace(fourth.offer(), rotations=rotations), source=KeySource.OWNED)
+    assert await witness.found() == [("unproven", 2, 2)], "what the third one follows was not known at first"
+    held = await witness.log.database.read(read_of, witness.topic, "a")
+    assert [tree.origin for tree in held] == [str(tree.origin) for tree in (fourth, third, second, first)]
+
+
 async def test_openings_that_lead_past_the_last_tree_show_that_it_was_abandoned(witness: WitnessLog) -> None:
     first = GrowingTree("t").grow("x")
     second = reopen(first, "u", NOW + 1).grow("y")
