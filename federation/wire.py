@@ -60,6 +60,12 @@ class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
         return {FROM_HEADER: self.from_node, TO_HEADER: self.to_node, GROUP_HEADER: self.group}
 
 
+MARK_QUERY: Final = b"{}"
+"""The body of a query for the mark."""
+REPAIR_QUERY: Final = b'{"repair":true}'
+"""The same for a repair: batches of the link itself need not be signed after this query."""
+
+
 class VerifyQuery(LinkQuery, frozen=True, kw_only=True):
     """The header of a question about which of the sender's events the receiver holds; its body: see `compare`."""
 

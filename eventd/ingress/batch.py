@@ -42,6 +42,13 @@ scan of all marks.
 """
 
 
+def mark_of(stored: StoredMark | None) -> Mark | None:
+    """Return a stored mark as it is sent."""
+    if stored is None:
+        return None
+    return Mark(epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base)
+
+
 @dataclass(frozen=True, slots=True)
 class VerifiedBatch:
     """A verified batch to store: its acceptable lines as `drafts`, and their `positions` at the sender, in parallel.
@@ -140,10 +147,7 @@ class StoreBatch:
     def _follow(self, tx: Transaction) -> None:
         key = ("mark", *self._link)
         if key not in tx.shared:  # The batch that precedes this one may be stored in the same transaction.
-            stored = read_mark(tx.conn, *self._link)
-            tx.shared[key] = stored and Mark(
-                epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base
-            )
+            tx.shared[key] = mark_of(read_mark(tx.conn, *self._link))
         mark, covered = tx.shared[key], self._batch.header.range
         epoch = mark and mark.epoch
         # A batch of another epoch may have been stored since this one was judged.

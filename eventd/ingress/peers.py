@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from eventd.errors import EventdError, Full
 from eventd.ingress.admission import admit_v1, drafts_of
-from eventd.ingress.batch import StoreBatch, StoreResult, VerifiedBatch
+from eventd.ingress.batch import StoreBatch, StoreResult, VerifiedBatch, mark_of
 from eventd.ingress.claimed_sender import (
     NO_SENDER,
     ClaimedSender,
@@ -37,7 +37,7 @@ from eventd.log.core.values import Drafts, Outcome
 from eventd.resources.configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.runtime.log_pause import LogPause
-from eventd.store.rows.links import StoredMark, read_mark
+from eventd.store.rows.links import read_mark
 from eventd.tracing import tracing
 from eventd.tracing.contexts import BatchTrace
 from federation.batch import read_batch
@@ -70,6 +70,7 @@ from federation.signing import (
 from federation.status import STATUS_QUESTION_BYTES
 from federation.v1 import check_v1, decode_v1, encode_answer_v1
 from federation.wire import (
+    REPAIR_QUERY,
     BatchHeader,
     ErrorAnswer,
     HistoryQuery,
@@ -371,7 +372,7 @@ class PeerIngress:
                 return 200, await self._questions.answer(header.from_node, body)
             if isinstance(header, HistoryQuery) and self.history is not None:
                 return 200, await self.history.answer(verified, body)
-            return 200, encode_json(await self._link(header, verified.created))
+            return 200, encode_json(await self._link(header, body, verified.created))
         except MessageError as error:
             if error.is_fault:
                 self.note_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
@@ -428,17 +429,15 @@ class PeerIngress:
             self._reorder.forget(life)
             raise
 
-    async def _link(self, header: LinkQuery, created: int) -> LinkAnswer:
-        self._mark_queries.remember(header.from_node, created, self._peers())
+    async def _link(self, header: LinkQuery, body: bytes, created: int) -> LinkAnswer:
+        if body != REPAIR_QUERY:
+            self._mark_queries.remember(header.from_node, created, self._peers())
         self._metrics.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
 
     async def _mark(self, node: str) -> Mark | None:
-        stored: StoredMark | None = await self._log.database.read_for_delivery(read_mark, self._topic_id, node)
-        if stored is None:
-            return None
-        return Mark(epoch=stored.epoch, incarnation=stored.incarnation, upto=stored.upto, base=stored.base)
+        return mark_of(await self._log.database.read_for_delivery(read_mark, self._topic_id, node))
 
     def _receiver(self, ring: KeyRing) -> Receiver:
         return Receiver(self.config.node_name, self.config.name, ring, self.config.replay_window, self._limits())

@@ -68,8 +68,8 @@ class LinkRecorder:
         _wrap(patch, units, "apply_step", settles)
 
     def _wrap_receiver(self, patch: pytest.MonkeyPatch) -> None:
-        async def links(inner: Callable[..., Any], ingress: Any, header: Any, created: int) -> Any:
-            found = await inner(ingress, header, created)
+        async def links(inner: Callable[..., Any], ingress: Any, header: Any, *rest: Any) -> Any:
+            found = await inner(ingress, header, *rest)
             if header.from_node == self._sender:
                 self.note("ask")
             return found

@@ -13,7 +13,7 @@ from federation.event import encode, new_event_id
 from federation.keys import Key, KeyRing
 from federation.ranges import Range
 from federation.signing import SignedRequest, sign_request
-from federation.wire import BatchHeader, HistoryQuery, LinkQuery, StatusQuery, VerifyQuery
+from federation.wire import MARK_QUERY, BatchHeader, HistoryQuery, LinkQuery, StatusQuery, VerifyQuery
 from tests.support.v1_node import Reply, read_reply
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -62,9 +62,9 @@ class V2Sender:
         )
         return self._sign(header, encode_batch(lines) if raw_body is None else raw_body, skew)
 
-    def query(self) -> bytes:
+    def query(self, body: bytes = MARK_QUERY) -> bytes:
         """Return a signed query for the position of the link."""
-        return self._sign(LinkQuery(from_node=self.node, to_node=self.to, group=self.group), b"{}", 0)
+        return self._sign(LinkQuery(from_node=self.node, to_node=self.to, group=self.group), body, 0)
 
     def ask(self, question: bytes, *, to: str = "", group: str = "", skew: int = 0) -> bytes:
         """Return a signed query for the events that the node holds."""

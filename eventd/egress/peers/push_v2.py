@@ -39,6 +39,8 @@ from federation.peers import RUNS_TYPE, STATUS
 from federation.ranges import Mark, Range
 from federation.signing import SignedRequest, sign_request, verify_answer
 from federation.wire import (
+    MARK_QUERY,
+    REPAIR_QUERY,
     BatchHeader,
     LinkQuery,
     Receipt,
@@ -115,7 +117,8 @@ class PushV2:
     async def mark(self) -> Mark | None:
         """Return the peer's mark of this link; None if it has none. Raises `V2Unsupported`, `LinkError`."""
         query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
-        signed, answer, _ = await self._send(query, b"{}", MAX_ANSWER)
+        body = REPAIR_QUERY if self._link.repair else MARK_QUERY
+        signed, answer, _ = await self._send(query, body, MAX_ANSWER)
         if answer.status in (404, 405) and not is_of_an_api(answer):
             raise V2Unsupported(f"the peer answered {answer.status} to {query.path}")
         if answer.status != 200:

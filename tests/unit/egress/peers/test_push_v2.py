@@ -24,7 +24,7 @@ from federation.keys import KeyRing
 from federation.peers import BATCH_TYPE, RUNS_TYPE, Limits
 from federation.runs import Run
 from federation.signing import Receiver, Request, sign_answer, verify_request
-from federation.wire import BatchHeader, Receipt, Refusal, answer_to, encode_json
+from federation.wire import MARK_QUERY, REPAIR_QUERY, BatchHeader, Receipt, Refusal, answer_to, encode_json
 
 RING = KeyRing.shared("0123456789abcdef0123456789abcdef")
 HEAD = Head(3, "epoch", 1, registry_version=1, parts_version=1, topics_version=1, unsynced="")
@@ -48,11 +48,13 @@ class Peer(Transport):
         self._reply = reply
         self.taken: list[int] = []
         self.forms: list[str] = []
+        self.bodies: list[bytes] = []
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, most: int = 0, **_tls: Any
     ) -> Answer:
         self.forms.append(headers["Content-Type"])
+        self.bodies.append(body)
         if headers["Content-Type"] not in (self.takes or (BATCH_TYPE,)):
             return Answer(415, {}, b"")
         request = Request("POST", "/v2/events", headers, body)
@@ -252,3 +254,11 @@ async def test_a_receipt_lets_go_of_its_own_batch_alone_and_few_are_remembered()
         with pytest.raises(LinkError):
             await push.push(_load(count))
     assert len(push._batch_ids) == BATCH_IDS
+
+
+@pytest.mark.parametrize(("repair", "body"), [(False, MARK_QUERY), (True, REPAIR_QUERY)], ids=["link", "repair"])
+async def test_the_query_of_a_repair_says_so(repair: bool, body: bytes) -> None:
+    push, peer = _push(lambda positions: [], repair=repair)
+    with pytest.raises(LinkError):
+        await push.mark()
+    assert peer.bodies == [body]
