@@ -93,6 +93,12 @@ class Reconciler:
         self._subscribers = subscribers
         self._callbacks = callbacks
         self._schedules = schedules
+        self._log.epoch_begun = self._reopen_links
+
+    def _reopen_links(self) -> None:
+        """Let all links ask for their marks: only then do their peers refuse late batches of the epoch before."""
+        for group in self._groups.values():
+            group.wake_all()
 
     async def apply(self, *, strict: bool = False) -> None:
         """Bring everything that runs in line with the declarations.

@@ -74,6 +74,8 @@ class EventLog:
         """The origin lines of trees by their ids, which are never used again."""
         self.count_blocks: Callable[[Sequence[Block]], None] | None = None
         """Called with the blocks that each commit of this process has appended, once they are committed."""
+        self.epoch_begun: Callable[[], None] | None = None
+        """Called when this process sees that a new epoch has begun while it runs."""
         self._appender = Writer(database, clock, self._committed, timed, lambda: self.wakeups.head)
 
     @classmethod
@@ -119,6 +121,8 @@ class EventLog:
             self.tail.clear()
             self.topic_versions.forget()
             self.wakeups.touch_all()
+            if self.epoch_begun is not None:
+                self.epoch_begun()
 
     def _acknowledge(self, last: int) -> None:
         """Store `last` in the head file as the last acknowledged position, before results are returned.

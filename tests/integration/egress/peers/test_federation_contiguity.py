@@ -12,7 +12,7 @@ from eventd.log.cursors.cursors import rewind
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import PLAIN_GROUP, group, peer
-from tests.support.flaky_peer import FlakyPeer, Forward
+from tests.support.flaky_peer import FlakyPeer, Forward, ReceivedRequest
 from tests.support.ports import free_port
 from tests.support.sites import Site
 
@@ -518,3 +518,23 @@ async def test_a_link_by_v1_asks_for_v2_when_it_is_opened_and_not_before(sites: 
     await until(lambda: _speaks(a, "v2"), "a to speak v2")
     await _send(a, b, "e3")
     assert await b.ids() == ["e1", "e2", "e3"]
+
+
+async def test_a_running_sender_asks_for_its_mark_when_a_new_epoch_begins(sites: MakeSites) -> None:
+    """Only then does the receiver refuse late batches of the epoch before."""
+    a, b = await _pair(sites)
+    paths: list[str] = []
+
+    def forward(request: ReceivedRequest) -> Forward:
+        paths.append(request.path)
+        return Forward()
+
+    with FlakyPeer(free_port(), forward, target=b.port) as between:
+        await a.apply(peer("b", between.port))
+        await _send(a, b, "e1")
+        asked = paths.count("/v2/link")
+        await a.running.log.database.write(renew_epoch)
+        await a.running.log.look_around()
+        await until(lambda: paths.count("/v2/link") == asked + 1)
+        await _send(a, b, "e2")
+        assert await b.ids() == ["e1", "e2"]
