@@ -19,6 +19,8 @@ from eventd.store.engine.statements import execute, fetch, fetch_in, insert_row
 
 MOST_BACK: Final = 200_000
 """How many records of a log are read back for the one that a refuted record refreshed: many may be refuted."""
+MOST_LOCKED: Final = 10_000
+"""How many records are read back while the head is locked: writers wait."""
 _COLUMNS: Final = "position, event_id, origin, leaf, refuted_at, kind"
 
 
@@ -66,7 +68,23 @@ def keep_refuted(conn: Connection, topic_id: int, record: RefutedRecord, refresh
     }
     is_free = not (genuine and give_back_id(*of, max(genuine))) and free_id(*of)
     insert_row(conn, "refuted_events", {"topic_id": topic_id} | record._asdict(), "ON CONFLICT DO NOTHING")
+    if not is_free:
+        _correct_first(conn, topic_id, record.event_id)
     return is_free
+
+
+def _correct_first(conn: Connection, topic_id: int, event_id: str) -> None:
+    """Make the oldest genuine record that is found the first one of an event whose first record is refuted."""
+    sql = (
+        "SELECT e.position FROM event_ids e JOIN refuted_events r ON r.topic_id = e.topic_id"
+        " AND r.position = e.first_position WHERE e.topic_id = ? AND e.event_id = ? AND e.gone_at IS NULL"
+    )
+    for (latest,) in fetch(conn, sql, (topic_id, event_id)):
+        records = find_records(conn, topic_id, event_id, latest, most=MOST_LOCKED)
+        refuted = {one.position for one in read_refuted_at(conn, topic_id, records)}
+        first = min({*records} - refuted, default=latest)
+        update = "UPDATE event_ids SET first_position = ? WHERE topic_id = ? AND event_id = ?"
+        execute(conn, update, (first if first < latest else None, topic_id, event_id))
 
 
 def keep_released(conn: Connection, topic_id: int, record: RefutedRecord, positions: Sequence[int]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.freed_ids import free_id
 from eventd.log.core.listing import EventQuery, list_latest
@@ -48,6 +50,23 @@ async def test_a_refuted_record_is_listed_only_where_it_is_asked_for(log: EventL
         asked = (await log.database.read(list_latest, EventQuery(topic, refuted=True))).records
         assert [one.position for one in asked] == [1, refreshed]
         await log.append(topic, [draft("other", expires=NOW + refreshed)])
+
+
+@pytest.mark.parametrize("order", [(1, 4), (4, 1)])
+async def test_the_first_record_of_an_event_is_its_oldest_one_that_is_not_refuted(
+    log: EventLog, order: tuple[int, int]
+) -> None:
+    topic = await log.topic("group:g")
+    for days in range(4):
+        await log.append(topic, [draft("e1", path="a,hub", expires=NOW + days)])
+    for position in order:
+        refreshed = [*range(position - 1, 0, -1)]
+        mark = RefutedRecord(position, "e1", "eventd/g/a/tree", 7, NOW)
+        await log.database.write(keep_refuted, topic, mark, refreshed)
+    sql = "SELECT position, first_position FROM event_ids"
+    assert await log.database.read(fetch, sql) == [(3, 2)]
+    await log.database.write(keep_refuted, topic, RefutedRecord(2, "e1", "eventd/g/a/tree", 7, NOW), [1])
+    assert await log.database.read(fetch, sql) == [(3, None)], "it has one genuine record, as if none had followed"
 
 
 async def test_retention_counts_the_record_without_an_id_once(log: EventLog) -> None:
