@@ -12,8 +12,8 @@ from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute
 from eventd.text.plural import counted
 from federation.errors import NotWitnessed
-from federation.history.checkpoints import read_checkpoint, read_origin
-from federation.history.entries import OpeningEntry, PreviousTree
+from federation.history.checkpoints import read_origin
+from federation.history.entries import OpeningEntry
 from federation.history.witnessing import KeySource, Succession, judge_succession
 
 MOST_ANCESTORS: Final = 64
@@ -108,14 +108,15 @@ def judge_previous(
     may be a true one, and then says nothing of the last one. It is not cosigned, because the node chooses the time.
     """
     entry, last = entries[0], followed or newest
-    before = entries[-1].opening.previous
-    verdict, abandoned = judge_succession(entries[-1], last.held.checkpoint)
+    named = entries[-1]  # the entry that names it, of the tree itself or of one before it
+    before = named.opening.previous
+    verdict, abandoned = judge_succession(named, last.held.checkpoint)
     if before is not None and verdict is Succession.ROLLED_BACK:
         root = root_at(last.origin, before.size) if str(before.origin) == last.origin else None
         if root is not None and root != before.root:  # it did not go back only: it signed other leaves
-            return _about_previous(offered, before, last, Succession.FORKED, abandoned, root)
+            return _about_previous(offered, named, last, Succession.FORKED, abandoned, root)
     if verdict is Succession.FORKED:
-        return _about_previous(offered, before, last, verdict, abandoned, last.root)
+        return _about_previous(offered, named, last, verdict, abandoned, last.root)
     # It names an earlier tree than the last one, unless that was only ordered behind a tree which follows it.
     passed_over = last.opened_at < newest.opened_at and newest.origin not in ancestors
     if verdict is Succession.CONTINUES and not passed_over:
@@ -129,25 +130,25 @@ def judge_previous(
             reason="older_tree",
         )
     if passed_over:
-        found = _about_previous(offered, before, newest, Succession.ROLLED_BACK, newest.size)
+        found = _about_previous(offered, named, newest, Succession.ROLLED_BACK, newest.size)
         # A database that was restored twice and two running copies open the same trees.
         return found._replace(
-            detail=f"{entry.opening.origin} follows {last.origin}, and not {newest.origin}, which was opened later: its"
+            detail=f"{named.opening.origin} follows {last.origin}, and not {newest.origin}, which was opened later: its"
             f" {counted(newest.size, 'leaf is', 'leaves are')} abandoned. Its node was restored once more, or another"
             " node runs with its name and key"
         )
-    return _about_previous(offered, before, last, verdict, abandoned)
+    return _about_previous(offered, named, last, verdict, abandoned)
 
 
 def _about_previous(
     offered: OfferFrom,
-    before: PreviousTree | None,
+    entry: OpeningEntry,
     last: WitnessedTree,
     verdict: Succession,
     abandoned: int,
     root: bytes = b"",
 ) -> NewFinding:
-    new = read_checkpoint(offered.offer.note.text).origin
+    new, before = entry.opening.origin, entry.opening.previous
     other = before.size if before and str(before.origin) == last.origin else 0
     kind, detail = {
         Succession.ROLLED_BACK: (
@@ -169,5 +170,5 @@ def _about_previous(
     }[verdict]
     if verdict is Succession.UNKNOWN:
         other = before.size if before else 0
-    note = offered.offer.opening[1:].decode()
+    note = entry.note.encode().decode()
     return NewFinding(last.origin, offered.node, kind, last.size, other, last.note, note, detail)

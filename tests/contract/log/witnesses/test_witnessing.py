@@ -628,6 +628,18 @@ async def test_a_tree_that_was_offered_before_the_one_that_it_follows_is_ordered
     assert [tree.origin for tree in held] == [str(tree.origin) for tree in (fourth, third, second, first)]
 
 
+async def test_a_fork_that_an_earlier_opening_shows_comes_with_its_note(witness: WitnessLog) -> None:
+    first = GrowingTree().grow("x")
+    second = reopen(GrowingTree().grow("other"), "u", NOW + 1).grow("y")
+    third = reopen(second, "v", NOW + 2)
+    await witness.cosigned(first.offer())
+    await witness.cosigned(replace(third.offer(), rotations=(second.entries[0],)))
+    [finding] = await witness.log.database.read(read_findings, witness.topic)
+    assert finding.kind == FindingKind.FORK
+    assert finding.detail.startswith(f"{second.origin} names another root of {first.origin}")
+    assert finding.other_note.encode() == second.entries[0][1:]
+
+
 async def test_openings_that_lead_past_the_last_tree_show_that_it_was_abandoned(witness: WitnessLog) -> None:
     first = GrowingTree("t").grow("x")
     second = reopen(first, "u", NOW + 1).grow("y")
