@@ -247,6 +247,8 @@ class NotWitnessed(UnprovenNote):
     sender, which offers it again."""
 
     is_fault = False
+    LIMITS: ClassVar[frozenset[str]] = frozenset({"too_many_trees", "not_a_peer"})
+    """The reasons that are limits of the witness: they are counted, because many of them are a flood."""
 
 
 class KeyChanged(HistoryError):

@@ -17,7 +17,7 @@ from eventd.runtime.log_pause import LogPause
 from eventd.store.engine.database import Connection
 from eventd.witnessing.asking import source_of
 from eventd.witnessing.group_witness import GroupWitness
-from federation.errors import LeavesNotHeld, TooManyQueries
+from federation.errors import LeavesNotHeld, NotWitnessed, TooManyQueries
 from federation.history.checkpoints import read_origin
 from federation.history.cosignatures import cosign
 from federation.history.exchange import (
@@ -106,6 +106,8 @@ class HistoryAnswers:
             ours.report_key(node, decision.error)
         await ours.take_others(question.notes, node)
         if decision.error is not None:
+            if decision.error.reason in NotWitnessed.LIMITS:  # no fault, but a flood of them must be seen
+                ours.metrics.refused(config.name, decision.error.reason)
             raise decision.error
         signer = (await ours.keys()).witness
         line = cosign(offered.offer.note.text, signer, now // SECOND).line()

@@ -80,6 +80,8 @@ class Counted:
 
     def history_pulled(self, group: str, peer: str, result: str) -> None: ...
 
+    def refused(self, group: str, reason: str) -> None: ...
+
     def history_found(self, group: str, kind: str) -> None:
         self.found[kind] += 1
 

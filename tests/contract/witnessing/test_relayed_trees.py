@@ -69,6 +69,8 @@ class Node:
 
     def history_cosigned(self, group: str, peer: str, result: str) -> None: ...
 
+    def refused(self, group: str, reason: str) -> None: ...
+
     def history_found(self, group: str, kind: str) -> None:
         self.found.append(kind)
 

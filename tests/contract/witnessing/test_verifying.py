@@ -50,6 +50,8 @@ class Node(Checked):
     def history_verified(self, group: str, result: str, events: int) -> None:
         self.verified[result] += events
 
+    def refused(self, group: str, reason: str) -> None: ...
+
     def history_found(self, group: str, kind: str) -> None:
         self.reported.append(kind)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eventd.log.witnesses import witnessed
 from eventd.testing import until
 from eventd.witnessing import answering
 from federation.history.cosignatures import cosignature_times
@@ -95,6 +96,18 @@ async def test_a_refusal_is_signed_and_has_the_held_note(asked: tuple[Site, V2Se
         409,
         "forked",
     )
+
+
+async def test_checkpoints_beyond_the_limits_of_a_witness_are_counted(
+    asked: tuple[Site, V2Sender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, sender = asked
+    monkeypatch.setattr(witnessed, "MOST_TREES", 1)
+    await ask(sender, encode_history(ask_witness(tree().offer())))
+    other = GrowingTree("u", node="x", group="edge")
+    assert refusal(await send(sender, sender.ask_history(encode_history(ask_witness(other.offer())))))[1] == "malformed"
+    registry, counted = node.running.metrics.registry, {"group": "edge", "reason": "too_many_trees"}
+    assert registry.get_sample_value("routerd_eventd_receiver_reject_total", counted) == 1
 
 
 async def test_strangers_and_questions_for_others_are_refused(asked: tuple[Site, V2Sender]) -> None:

@@ -21,6 +21,8 @@ class Refusing:
         self._untold = untold
         self.results: list[str] = []
 
+    def refused(self, group: str, reason: str) -> None: ...
+
     def history_cosigned(self, group: str, peer: str, result: str) -> None:
         self.results.append(result)
 
