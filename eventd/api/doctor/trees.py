@@ -39,8 +39,9 @@ PULLED_WITHIN: Final = 600 * SECOND
 DAMAGE_SHOWN: Final = 7 * DAY
 """For how long the end of a damaged tree is reported."""
 REPLACED_SHOWN: Final = 7 * DAY
-"""For how long a replaced key that nothing vouches for is reported where no peer cosigns, and how long a peer counts
-as a witness after it cosigned or refused a checkpoint."""
+"""For how long a replaced key that nothing vouches for is reported where no peer cosigns."""
+WITNESS_WITHIN: Final = 7 * DAY
+"""How long a peer counts as a witness after it cosigned or refused a checkpoint."""
 
 
 class TilesBehind(NamedTuple):
@@ -94,7 +95,7 @@ def _read(conn: Connection, config: GroupConfig, now: int) -> GroupTrees:
     nodes = [peer.node_name for peer in config.peers.values() if config.relays(peer.node_name)]
     behind = [one for node in nodes for one in _read_behind(conn, topic.id, node)]
     replaced = find_unvouched(conn, present)
-    known = read_peers_cosigned(conn, topic.id, present.id, now - REPLACED_SHOWN) if replaced else {}
+    known = read_peers_cosigned(conn, topic.id, present.id, now - WITNESS_WITHIN) if replaced else {}
     declared = {peer.node_name for peer in config.peers.values()}
     return GroupTrees(
         group,

@@ -147,8 +147,8 @@ def limit_comparison(cut: Iterable[CutRange]) -> Iterator[Limitation]:
     """Yield a limitation for each range of leaves of which not all differing rows were looked for."""
     for one in sorted(cut):
         message = (
-            f"of the leaves from {one.first:,} on, more than {MOST_OTHERS:,} rows of other nodes are not the event at"
-            " their leaf: only the first of them were looked for, so more events may be forged"
+            f"of the leaves from {one.first:,} on, more than {MOST_OTHERS:,} rows differ from the leaf that they name;"
+            f" only the first {MOST_OTHERS:,} were searched for, so more events may be forged"
         )
         hint = f"look at the nodes that the events of {one.node} came through: they state false leaves, or forge events"
         yield Limitation(kind="unproven", where=f"eventd/{one.group}/{one.node}/{one.tree}", message=message, hint=hint)

@@ -30,7 +30,7 @@ position, SQLite reads all rows of the topic, also those that wait for nothing."
 
 
 class WaitingCount(NamedTuple):
-    """How many events wait; at least so many unless `in_full`."""
+    """Number of waiting events; a lower bound unless `in_full`."""
 
     events: int
     in_full: bool

@@ -173,7 +173,8 @@ def drafts_one_by_one(
 def _event(raw: Any, group: GroupConfig, now: int, random: Callable[[int], bytes]) -> Event:
     given = _given(raw)
     if given.mark is not None:
-        raise Invalid("the event has a mark, as refuted or released: its id belongs to another one; leave it out")
+        kind = given.mark.get("kind") if isinstance(given.mark, dict) else None
+        raise Invalid(f"the event is marked as {str(kind)[:20] if kind else 'refuted or released'}: do not emit it")
     if (given.group or group.name) != group.name:
         raise Invalid(f"group is {given.group}, and this request is for {group.name}")
     observed = parse_time(given.observed_at) if given.observed_at is not None else UNSET

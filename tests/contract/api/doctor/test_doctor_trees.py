@@ -12,6 +12,7 @@ from eventd.api.doctor.trees import (
     PULLED_WITHIN,
     REPLACED_SHOWN,
     SEALED_WITHIN,
+    WITNESS_WITHIN,
     check_key_file,
     check_trees,
     read_group_trees,
@@ -107,8 +108,8 @@ async def test_a_key_that_nothing_vouches_for_is_reported_until_its_witnesses_ac
     for peer in "bc":
         await log.database.write(keep_cosignature, tree.id, peer, 1, NoteSignature("w", b"1234", b"5"), NOW)
     await log.database.write(keep_cosignature, after.id, "b", 1, NoteSignature("w", b"1234", b"5"), NOW)
-    [said] = await report(NOW + REPLACED_SHOWN, "b", "c")
-    gone = NOW + REPLACED_SHOWN + 1
+    [said] = await report(NOW + WITNESS_WITHIN, "b", "c")
+    gone = NOW + WITNESS_WITHIN + 1
     assert await report(gone, "b", "c") == [], "a peer without a history, or with v1, cosigns nothing for good"
     await log.database.write(note_witness_state, after.id, "c", REFUSED, "another key", gone)
     [said] = await report(gone, "b", "c")

@@ -94,7 +94,7 @@ def test_ranges_in_the_same_segments_are_one_task_up_to_a_limit() -> None:
 def test_rows_that_were_not_looked_for_are_a_limitation() -> None:
     [one] = limit_comparison([CutRange("g", "a", TREE, LEAVES)])
     assert (one.kind, one.where) == ("unproven", f"eventd/g/a/{TREE}")
-    assert "of the leaves from 262,144 on, more than 1,000 rows of other nodes are not the event" in one.message
+    assert "of the leaves from 262,144 on, more than 1,000 rows differ from the leaf" in one.message
 
 
 def test_what_is_not_proven_is_not_compared() -> None:

@@ -209,7 +209,7 @@ async def test_a_copied_listing_has_the_true_event_of_an_id_and_not_the_refuted_
     with pytest.raises(BadEvents) as refused:
         await emit(books, *both)
     [problem] = refused.value.problems
-    assert (problem.index, "its id belongs to another one" in problem.message) == (0, True)
+    assert (problem.index, "is marked as refuted: do not emit it" in problem.message) == (0, True)
 
 
 async def test_an_undeclared_group_is_refused_by_name(books: GroupLedger) -> None:
