@@ -265,7 +265,8 @@ class Offering:
                 await ours.log.database.write(forget_witness, due.tree.id, node)
                 return True
         if error is not None and untold.reason not in (BUSY, OLDER):
-            code = "" if error.code == HistoryError.code else f"{error.code}: "  # it says nothing: limits have it, too
+            # This code is shared by many errors, also by limits of the witness.
+            code = "" if error.code == HistoryError.code else f"{error.code}: "
             await self._note_state(due, REFUSED, f"{code}{error.message}")
         raise untold
 

@@ -53,7 +53,7 @@ class OpeningProof(Struct, frozen=True, omit_defaults=True):
     """The note of an opening entry, and its inclusion path in the tree of a checkpoint.
 
     `rotations`: the notes of the opening entries with which the node replaced its keys before, and those of
-    trees that lead to the offered one, oldest first.
+    the predecessors of the offered tree, as many as fit, oldest first.
     """
 
     note: _Note

@@ -10,7 +10,7 @@ from eventd.log.core.topic_row import find_topic
 from eventd.log.history.trees import find_open_tree
 from eventd.log.witnesses.checking import read_overdue
 from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
-from eventd.log.witnesses.findings import FindingKind, HistoryFinding, holder_of, read_open
+from eventd.log.witnesses.findings import FindingKind, HistoryFinding, read_holder, read_open
 from eventd.log.witnesses.keys import LOG, StoredKey, read_known_keys, show_key
 from eventd.log.witnesses.unproven import UnprovenEvents, read_unproven
 from eventd.log.witnesses.waiting import WaitingTree, read_waiting
@@ -288,7 +288,7 @@ def _next_step(state: WitnessState, finding: HistoryFinding) -> str:
         return (
             "find out why the database is an older copy, or which other node runs with this node's name and"
             " history.key; stop that one, and get the events that the database lacks back from"
-            f" {_place_of_lacking(holder_of(finding), state.group)}"
+            f" {_place_of_lacking(read_holder(finding), state.group)}"
         )
     if finding.kind == FindingKind.ROLLED_BACK:
         return _ask_for_abandoned(state, finding.node)

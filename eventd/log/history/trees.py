@@ -136,7 +136,8 @@ def read_openings_before(conn: Connection, tree: Tree, most: int = MOST_ROTATION
     """Return opening entries before that of a tree, oldest first, for a witness that may not know their trees.
 
     Those with which its node replaced its key come first, the last ones: one that the replaced key did not sign,
-    because it was lost, proves nothing. If there is room, those of the trees that lead to this one follow.
+    because it was lost, proves nothing. The predecessors of this tree follow, as
+    many as fit into `most`.
     """
     trees = read_trees(conn, tree.topic_id) if tree.epoch else read_relayed_trees(conn, tree.topic_id)
     numbers = [one.id for one in trees]

@@ -71,7 +71,7 @@ HOLDS: Final = " holds "
 """What follows the name of the peer in the detail of a finding `OLDER_COPY`."""
 
 
-def holder_of(finding: HistoryFinding) -> str:
+def read_holder(finding: HistoryFinding) -> str:
     """Return the peer that holds more of this node's tree than this database, for a finding `OLDER_COPY`."""
     return finding.detail.partition(HOLDS)[0]
 

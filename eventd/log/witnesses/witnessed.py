@@ -341,8 +341,8 @@ def read_nodes(conn: Connection, topic_id: int) -> set[str]:
 def read_believed_trees(conn: Connection, topic_id: int) -> list[Tree]:
     """Return the trees whose tiles are kept and that are witnessed, or were until their node left them.
 
-    After a reset, kept tiles still prove to others what is in them, but they decide nothing here: their key may have
-    been that of an impostor. So it is until new tiles prove that they are part of what is witnessed anew.
+    After a reset, kept tiles still prove to others what is in them, but they are not used here: their key may have
+    been that of an impostor. So it is until it is proven that they are part of what is witnessed again.
     """
     held = read_held_origins(conn, topic_id)
     return [tree for tree in read_relayed_trees(conn, topic_id) if tree.origin in held and not tree.trouble]

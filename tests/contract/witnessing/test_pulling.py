@@ -178,7 +178,7 @@ async def test_a_reset_keeps_the_tiles_of_a_tree_until_another_one_has_its_name(
     assert await puller.kept() == 3, "what is in them can be proven as before"
     assert await puller.believed() == 0, "and decides nothing here"
     await puller.witness()
-    assert await puller.kept() == await puller.believed() == 3, "the same tree was witnessed anew"
+    assert await puller.kept() == await puller.believed() == 3, "the same tree was witnessed again"
     await puller.reset()
     puller.source.tree = GrowingTree().grow("x", "other")
     assert puller.source.tree.origin == tree.origin
@@ -188,7 +188,7 @@ async def test_a_reset_keeps_the_tiles_of_a_tree_until_another_one_has_its_name(
     assert await puller.kept() == 3
 
 
-async def test_tiles_of_a_tree_that_has_grown_before_it_is_witnessed_anew_are_continued(puller: Puller) -> None:
+async def test_tiles_of_a_tree_that_has_grown_before_it_is_witnessed_again_are_continued(puller: Puller) -> None:
     await puller.pulling.pull()
     await puller.reset()
     puller.source.tree.grow("z")
@@ -242,7 +242,7 @@ async def test_a_tree_that_is_witnessed_again_at_a_smaller_size_is_proven_where_
     assert await puller.pulling.pull() is False, "nothing is left to ask"
 
 
-async def test_tiles_that_the_tree_witnessed_anew_does_not_continue_are_pulled_again(puller: Puller) -> None:
+async def test_tiles_that_the_tree_witnessed_again_does_not_continue_are_pulled_again(puller: Puller) -> None:
     await puller.pulling.pull()
     await puller.reset()
     puller.source.tree = GrowingTree().grow("x", "other", "z")

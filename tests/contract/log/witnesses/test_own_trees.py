@@ -21,7 +21,7 @@ from eventd.log.witnesses.cosignatures import (
     read_witness_ages,
     reset_witness,
 )
-from eventd.log.witnesses.findings import holder_of, read_findings
+from eventd.log.witnesses.findings import read_findings, read_holder
 from eventd.log.witnesses.own_notes import OwnNote, Shown, take_own_note
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute
@@ -161,7 +161,7 @@ async def test_a_note_that_the_database_cannot_have_signed_begins_a_new_epoch_on
     assert await own.epoch() != epoch
     [finding] = await own.log.database.read(read_findings, own.topic)
     assert (finding.kind, finding.size, finding.other_size) == ("older_copy", 2, size)
-    assert holder_of(finding) == "b"
+    assert read_holder(finding) == "b"
     assert (finding.note, finding.other_note) == (signed.note, later)
     epoch = await own.epoch()
     assert await own.show(later) == (OwnNote.OLDER_COPY, False)
