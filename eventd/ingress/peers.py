@@ -185,7 +185,7 @@ class PeerIngress:
         self._refusals = refusals
         self._pause = LogPause(log.clock.monotonic)
         self._reorder = ReorderBuffer(log.clock, config.limits.max_waiting_bytes)
-        self._mark_queries = MarkQueries(log.clock)
+        self.mark_queries = MarkQueries(log.clock)
         self._questions = Questions(topic_id, log)
         self._nonces = Nonces(log)
         self._status = StatusQuestions(links, log.clock)
@@ -418,7 +418,7 @@ class PeerIngress:
         if not covered.repair:
             if not self._reorder.knows(life):
                 mark = await self._mark(batch.header.from_node)
-                self._mark_queries.require(batch.header, created, mark)
+                self.mark_queries.require(batch.header, created, mark)
                 judged = mark.epoch if mark is not None else None
                 self._reorder.learn(life, mark)
             await self._reorder.enter(life, covered, size)
@@ -431,7 +431,7 @@ class PeerIngress:
 
     async def _link(self, header: LinkQuery, body: bytes, created: int) -> LinkAnswer:
         if body != REPAIR_QUERY:
-            self._mark_queries.remember(header.from_node, created, self._peers())
+            self.mark_queries.remember(header.from_node, created, self._peers())
         self._metrics.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)

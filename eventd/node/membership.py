@@ -180,9 +180,8 @@ class Membership:
             self.ingress.config = config
             return
         await self.load_keys()
-        counts = self.ingress.counts
-        self.ingress = self._make_ingress()
-        self.ingress.counts = counts
+        earlier, self.ingress = self.ingress, self._make_ingress()
+        self.ingress.counts, self.ingress.mark_queries = earlier.counts, earlier.mark_queries
         if before.listen != config.listen and not self._keeps_listening(config):
             await self.stop_listening()
         await self.recover()

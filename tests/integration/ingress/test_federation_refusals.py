@@ -147,7 +147,7 @@ async def test_what_was_seen_before_has_no_effect_at_all_also_after_a_restart(
         for _ in range(3):
             assert _code(await _send(sender, captured)) == (409, "replayed")
         assert heard == []
-        assert membership_of_b.ingress._mark_queries._asked.keys() == (
+        assert membership_of_b.ingress.mark_queries._asked.keys() == (
             {"x"} if kind == "query" and not restarted else set()
         )
         assert (await _send(sender, make[kind]())).status == 200  # a new one has its effects
@@ -205,6 +205,14 @@ async def test_a_query_that_is_said_to_be_a_repetition_is_asked_anew(sites: Make
         deeds[0] = Forward()
         await b.holds("e1")
         await a.caught_up("b")
+
+
+async def test_a_changed_declaration_forgets_no_query(sites: MakeSites) -> None:
+    b, sender = await _one(sites)
+    assert (await _send(sender, sender.query())).status == 200
+    await b.join(limits={"maxBatchEvents": 3})
+    sender.position = 7
+    assert (await _send(sender, sender.batch(line("one")))).status == 200
 
 
 async def test_two_queries_that_are_one_have_one_effect(sites: MakeSites) -> None:

@@ -36,8 +36,8 @@ async def test_names_without_end_take_no_memory_without_end(sites: MakeSites, mo
     ingress = b.running.groups["edge"].ingress
     for number in range(40):
         await _come(b, number)
-    assert len(ingress._mark_queries._asked) == 9
-    assert "a" in ingress._mark_queries._asked
+    assert len(ingress.mark_queries._asked) == 9
+    assert "a" in ingress.mark_queries._asked
     assert len(ingress._reorder._passed) == 8
     await a.emit("e1")
     await b.holds("e0", "e1", *[f"x{number}" for number in range(40)])
