@@ -243,8 +243,8 @@ class UnprovenNote(HistoryError):
 
 
 class NotWitnessed(UnprovenNote):
-    """A checkpoint that may be true and is not cosigned, because of a limit or of what is held: no fault of its
-    sender, which offers it again."""
+    """A checkpoint that may be true and is not cosigned, because the witness is at a limit or holds another tree; the
+    sender is not at fault, and offers it again."""
 
     is_fault = False
     LIMITS: ClassVar[frozenset[str]] = frozenset({"too_many_trees", "not_a_peer"})

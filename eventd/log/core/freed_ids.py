@@ -31,8 +31,8 @@ def find_records(
 ) -> list[int]:
     """Return the positions of the stored records with the id of an event up to this position, the newest first.
 
-    Only those from the first record on that the id leads to. After `most` records of the log that first one is returned
-    with what was found: the others are a long way back.
+    Only those from the first record on that the id leads to. Stops after reading `most` records; then it returns what
+    it found, and the event's first record.
     """
     which = "topic_id = ? AND event_id = ? AND position >= ? AND gone_at IS NULL"
     sql = f"SELECT coalesce(first_position, position) FROM event_ids WHERE {which}"

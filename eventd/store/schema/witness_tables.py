@@ -18,7 +18,7 @@ witnessed = sa.Table(
     sa.Column("size", sa.BigInteger, nullable=False),  # of the last checkpoint that this node cosigned
     sa.Column("root", sa.LargeBinary, nullable=False),
     sa.Column("note", sa.Text, nullable=False),
-    sa.Column("opened_at", Micros, nullable=False),  # as its opening entry states, but after the tree before it
+    sa.Column("opened_at", Micros, nullable=False),  # from its opening entry, raised above that of its predecessor
     sa.Column("witnessed_at", Micros, nullable=False),
     sa.Index("witnessed_node", "topic_id", "node"),
 )
@@ -43,7 +43,7 @@ history_keys = sa.Table(
     sa.Column("topic_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),  # `log` or `witness`
-    sa.Column("key", sa.LargeBinary, nullable=False),  # the public half; empty: none was taken over
+    sa.Column("key", sa.LargeBinary, nullable=False),  # empty: the node's key is not known yet
     sa.Column("source", sa.Text, nullable=False),  # pinned, owned, shared
     sa.Column("pin", sa.LargeBinary, nullable=True),  # the declared key that it is, or that signed its succession
     sa.Column("learned_at", Micros, nullable=False),
