@@ -182,10 +182,10 @@ async def consistency(
         answer = consistency_of_lake(lake, held.group or group, held.origin or tree, held.size, new)
     else:
         try:
-            answer = await _call(session, "history.consistency", held, group, tree, old=held.size, new=new)
+            answer = await _call_of_held(session, "history.consistency", held, group, tree, old=held.size, new=new)
         except Invalid:
             if held.note and (new is None or new >= held.size):
-                _require_as_large(held, await _call(session, "history.checkpoint", held, group, tree), old)
+                _require_as_large(held, await _call_of_held(session, "history.checkpoint", held, group, tree), old)
             raise
     _verify(held, answer, old)
     if session.out.is_document:
@@ -199,7 +199,9 @@ async def consistency(
         note(f"note: the {who} itself named the root of the smaller tree; give a checkpoint that you kept to compare")
 
 
-async def _call(session: Session, operation: str, held: _Held, group: str, tree: str, **params: Any) -> dict[str, Any]:
+async def _call_of_held(
+    session: Session, operation: str, held: _Held, group: str, tree: str, **params: Any
+) -> dict[str, Any]:
     """Call an operation on the tree of a kept checkpoint, or else on the one that the options name."""
     if held.origin:
         return await call_of_tree(session, operation, held.origin, group=held.group, **params)
