@@ -471,7 +471,8 @@ def _yaml(path: Path, text: str) -> dict[Any, Any]:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise ValueError(f"is not valid YAML{f' on line {mark.line + 1}' if mark else ''}") from None
+        last = text.rstrip("\n").count("\n")  # the C parser finds the end of a text behind its last line
+        raise ValueError(f"is not valid YAML{f' on line {min(mark.line, last) + 1}' if mark else ''}") from None
     except (AttributeError, LookupError):  # raised by the library, for example for `!!timestamp soon`
         raise ValueError("is not valid YAML: a value does not have the type of its tag") from None
     if content is not None and not isinstance(content, dict):
