@@ -12,6 +12,7 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 
 from eventd.quic.limits import TransportLimits
+from eventd.testing import until
 from tests.support.aioquic_client import RawClient, connected
 from tests.support.quic_ends import serve
 
@@ -19,13 +20,18 @@ RETRY = 0xF0
 
 
 class HalfClient(RawClient):
-    """A client that proves its address, and takes no part of the handshake after that."""
+    """A client that proves its address, and takes no part of the handshake after that. `is_answered`: the server began
+    a handshake."""
+
+    is_answered = False
 
     def datagram_received(self, data: bytes | str, addr: Any) -> None:
         """Take nothing but the demand for a proof."""
         assert isinstance(data, bytes)
         if data[0] & RETRY == RETRY:
             super().datagram_received(data, addr)
+        else:
+            self.is_answered = True
 
 
 async def begin(port: int) -> HalfClient:
@@ -44,13 +50,13 @@ async def test_handshakes_that_are_never_completed_keep_nobody_out(tmp_path: Pat
     async with serve(tmp_path, limits) as served:
         port = served.server.address[1]
         halves = [await begin(port) for _ in range(30)]
-        await asyncio.sleep(0.05)  # the demands for a proof are answered
+        await until(lambda: all(half.is_answered for half in halves), "all handshakes to begin")
+        for half in halves:
+            half.vanish()  # otherwise what they send again would begin others, and displace a slow client
         async with connected(port, seconds=3) as first, connected(port, seconds=3) as second:
             assert served.server.connections <= 8 + 2
             await first.alive()
             await second.alive()
-        for half in halves:
-            half.vanish()
         assert served.failures == []
 
 
