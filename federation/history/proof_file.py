@@ -111,14 +111,15 @@ def check_proof(data: bytes, log_keys: Iterable[NoteKey], witness_keys: Iterable
     Raises MalformedHistory for what is not in its form, BadEvent for an event that is not canonical, ProofMismatch if a
     path does not lead to the root, and UnprovenNote if no known key signed the checkpoint or a signature is wrong.
     """
-    file = read_proof_file(data)
+    file, known = read_proof_file(data), [*log_keys]
     event = None if file.event is None else decode_canonical(file.event)
     note, stated = file.leaf.note, read_checkpoint(file.leaf.note.text)
     verify_inclusion(hash_leaf(event_entry(file.digest)), file.leaf.index, stated.size, file.leaf.path, stated.root)
     verify_inclusion(hash_leaf(file.opening), 0, stated.size, file.opening_path, stated.root)
-    key = _key_of(stated, log_keys, file.opening)
+    key = _key_of(stated, note, known, file.opening)
     checkpoint = open_checkpoint(note, key)
     opening = read_opening_entry(file.opening)
+    _refuse_wrong_succession(opening, known)
     if opening.opening.key != key:
         raise UnprovenNote(
             f"leaf 0 of {checkpoint.origin} opens a tree with another key, {opening.opening.key.text()}",
@@ -132,13 +133,20 @@ def check_proof(data: bytes, log_keys: Iterable[NoteKey], witness_keys: Iterable
     return ProvenEvent(file.digest, event, file.leaf.index, checkpoint, opening, cosignature_times(note, witness_keys))
 
 
-def _key_of(stated: Checkpoint, keys: Iterable[NoteKey], opening: bytes) -> NoteKey:
-    """Return the known key of a tree, which has this opening entry."""
-    given = [*keys]
+def _key_of(stated: Checkpoint, note: SignedNote, given: list[NoteKey], opening: bytes) -> NoteKey:
+    """Return the known key of a tree, which has this opening entry: of several, the one that the note names."""
     known = [key for key in given if key.name == str(stated.origin)]
     if not known:
         raise UnprovenNote(_why_no_key(str(stated.origin), given, opening), reason="no_key")
-    return known[0]
+    return next((key for key in known if note.of(key)), known[0])
+
+
+def _refuse_wrong_succession(entry: OpeningEntry, known: list[NoteKey]) -> None:
+    """Raise UnprovenNote if the entry has a wrong signature of a known key of the previous tree."""
+    previous = entry.opening.previous
+    for key in known:
+        if previous is not None and key.name == str(previous.origin):
+            entry.is_signed_by(key)
 
 
 def _why_no_key(origin: str, given: Iterable[NoteKey], opening: bytes) -> str:

@@ -220,6 +220,24 @@ def test_a_known_key_under_the_name_of_another_tree_is_named() -> None:
         check_proof(proof_of(EVENT, OPENING).encode(), [NoteKey(known.name, LOG_KEY, SUCCESSOR.key.public)])
 
 
+def test_the_order_of_known_keys_of_one_tree_does_not_matter() -> None:
+    other = signer(ORIGIN, LOG_KEY, 8).key
+    for known in ([LOG.key, other], [other, LOG.key]):
+        assert check_proof(proof_of(EVENT, OPENING).encode(), known).index == 1
+
+
+def test_a_wrong_signature_of_the_previous_key_is_refused_by_who_knows_that_key() -> None:
+    before = PreviousTree(NEXT, 5, bytes(32))
+    opening = Opening(ORIGIN, LOG.key, OpeningReason.KEY, 7, 1, before)
+    signed = read_opening_entry(opening_entry(opening, LOG, SUCCESSOR)).note
+    wrong = SignedNote(signed.text, (signed.signatures[0], sign_text("another text", SUCCESSOR)))
+    file = proof_of(EVENT, b"\x00" + wrong.encode()).encode()
+    assert check_proof(file, [LOG.key]).index == 1
+    with pytest.raises(UnprovenNote, match=f"a signature under the name {NEXT} .* is wrong"):
+        check_proof(file, [LOG.key, SUCCESSOR.key])
+    assert check_proof(proof_of(EVENT, opening_entry(opening, LOG, SUCCESSOR)).encode(), [LOG.key, SUCCESSOR.key])
+
+
 def test_an_event_of_another_group_is_not_proven_by_the_tree_of_this_one() -> None:
     file = proof_of(EVENT.replace('"group":"edge"', '"group":"core"'), OPENING)
     with pytest.raises(UnprovenNote, match="the event is of the group 'core'"):
