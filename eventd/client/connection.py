@@ -328,9 +328,17 @@ async def _frames(content: StreamReader) -> AsyncIterator[Frame]:
             members[name] = value.removeprefix(b" ")
         else:
             if b"data" in members:
-                id, event = (members.get(name, b"").decode(errors="replace") for name in (b"id", b"event"))
-                yield Frame(id, event, members[b"data"])
+                id, event = members.get(b"id", b""), members.get(b"event", b"").decode(errors="replace")
+                yield Frame(_id_of(id), event, members[b"data"])
             members = {}
+
+
+def _id_of(value: bytes) -> str:
+    """Return the id of a frame; empty if it is not UTF-8: a place that the node never named leads nowhere."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 async def _lines(content: StreamReader) -> AsyncIterator[bytes]:

@@ -440,7 +440,7 @@ def _from_file(path: Path, problems: list[SettingProblem]) -> Iterator[tuple[str
         problems.append(SettingProblem(str(path), str(error)))
         return
     except RecursionError:
-        problems.append(SettingProblem(str(path), "is nested too deeply"))
+        problems.append(SettingProblem(str(path), f"is nested more than {_MOST_LEVELS} levels deep: settings need two"))
         return
     fields = [name for name in Settings.model_fields if name != "credentials_directory"]
     for key, value in content.items():
@@ -462,19 +462,22 @@ def _yaml(path: Path, text: str) -> dict[Any, Any]:
         raise ValueError("must end in .toml, .yaml or .yml, which names its format")
     import yaml  # slow to load, and most nodes have no such file
 
+    is_deep = False
     try:
         depth = 0
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MOST_LEVELS:  # the loader would take time that grows with the square of the depth
-                raise ValueError("is nested too deeply")
-        content = yaml.safe_load(text)
+            if is_deep := depth > _MOST_LEVELS:
+                break  # the loader would take time that grows with the square of the depth
+        content = {} if is_deep else yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         last = text.rstrip("\n").count("\n")  # the C parser finds the end of a text behind its last line
         raise ValueError(f"is not valid YAML{f' on line {min(mark.line, last) + 1}' if mark else ''}") from None
-    except (AttributeError, LookupError):  # raised by the library, for example for `!!timestamp soon`
+    except (AttributeError, LookupError, ValueError):  # raised by the library, for example for `!!timestamp soon`
         raise ValueError("is not valid YAML: a value does not have the type of its tag") from None
+    if is_deep:
+        raise ValueError(f"is nested more than {_MOST_LEVELS} levels deep: settings need two")
     if content is not None and not isinstance(content, dict):
         raise ValueError("must hold one setting per line, as `name: value`")
     return content or {}

@@ -92,9 +92,9 @@ async def test_a_stream_is_read_alike_however_it_is_cut(size: int) -> None:
     ]
 
 
-async def test_bytes_of_a_stream_that_are_not_utf_8_are_replaced() -> None:
+async def test_bytes_of_a_stream_that_are_not_utf_8_are_replaced_and_are_no_id() -> None:
     chunks: Any = Chunks(b"id: a\xff\nevent: \xffb\ndata: 1\n\n")
-    assert [frame async for frame in _frames(chunks)] == [Frame("a\ufffd", "\ufffdb", b"1")]
+    assert [frame async for frame in _frames(chunks)] == [Frame("", "\ufffdb", b"1")]
 
 
 def test_names_and_queries_are_quoted_whole() -> None:
