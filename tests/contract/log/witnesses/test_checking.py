@@ -175,7 +175,8 @@ async def test_the_id_of_a_refuted_refresh_is_that_of_the_true_event_again(check
         await log.append(topic, [refresh])
     await log.database.write(keep_hints, topic, [LeafPlace(1, 1, TREE)], [1, 2, 3], [1, 2, 3], NOW)
     await checked.pull(GrowingTree().grow(*(await checked.bodies())[:1], "x", "y"))
-    assert await checked.check(LATER) == (1, 2, 0)
+    found = [await checked.check(LATER) for _ in range(2)]
+    assert found == [(1, 1, 0), (0, 1, 0)], "one step reads back once: the record may lie far back"
     assert [mark.position for mark in await log.database.read(find_refuted, topic, "e1")] == [3, 2]
     again = await log.append(topic, [true])
     assert (list(again.outcomes), list(again.positions)) == ([Outcome.DUPLICATE], [1])
