@@ -123,8 +123,8 @@ class Node:
         self._share = share
         self._sockets = sockets
         self._local = local
-        database = partial(Database, settings.database_url, chance=chance, threads=threads)
-        self._open_database = partial(database, boot_id=boot_id, rewrite=rewrite, is_first=share.is_first)
+        database = partial(Database, settings.database_url, chance=chance, threads=threads, boot_id=boot_id)
+        self._open_database = partial(database, rewrite=rewrite, is_first=share.is_first or share.resumed)
         self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []

@@ -80,7 +80,7 @@ class TilePulling:
             is_other = isinstance(error, ProofMismatch)
             if is_other and unproven and await self._is_refuted(checkpoint, unproven, question, answer):
                 return await ours.log.database.write(drop_unproven, unproven.id)  # all of it is pulled
-            self._give_up(checkpoint, error.message, is_wrong=True)
+            self._give_up(checkpoint, error.message, is_wrong=unproven is None)  # else what is kept may be wrong
             return False
         self._refused = ""
         ours.metrics.history_pulled(ours.config().name, node, "stored")
@@ -101,8 +101,12 @@ class TilePulling:
         try:
             proof, _ = await self._asker.ask(self._witness.config(), self._peer, proven, ConsistencyAnswer)
             return await read(is_refuted_by_proof, checkpoint, tree, proven, proof)
-        except (HistoryUntold, HistoryError):
-            return False
+        except HistoryUntold as untold:
+            if untold.reason not in (REFUSED, INVALID):
+                raise
+        except HistoryError:
+            pass
+        return False
 
     async def _prove_kept(self, checkpoint: RelayedCheckpoint, tree: Tree) -> bool:
         """Find out whether what is kept of a tree contains the smaller checkpoint that was witnessed after a reset."""

@@ -240,19 +240,29 @@ def quiet(spark: SparkSession) -> Iterator[None]:
     """
     from pyspark.logger import PySparkLogger
 
-    bridge = [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
-    bridge.append(PySparkLogger.getLogger("SQLQueryContextLogger"))  # of its own kind, or Spark cannot use it
-    before = [one.level for one in bridge]
     if not is_remote(spark):  # the log of Spark Connect is on its server
         log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
         for name in _NOISY:
             log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
-    for one in bridge:
+    # The last one is of Spark's own kind: Spark cannot use another.
+    with _silent(*_bridge_loggers(), PySparkLogger.getLogger("SQLQueryContextLogger")):
+        yield
+
+
+def _bridge_loggers() -> list[logging.Logger]:
+    """Return the loggers of the bridge from Python to Java, which log each connection that breaks."""
+    return [logging.getLogger(name) for name in ("py4j.clientserver", "py4j.java_gateway")]
+
+
+@contextlib.contextmanager
+def _silent(*loggers: logging.Logger) -> Iterator[None]:
+    before = [one.level for one in loggers]
+    for one in loggers:
         one.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        for one, level in zip(bridge, before, strict=True):
+        for one, level in zip(loggers, before, strict=True):
             one.setLevel(level)
 
 
@@ -296,13 +306,14 @@ def _stop(*, keep_java: bool, patience: float) -> None:
     from pyspark.sql import SparkSession
 
     gateway = SparkContext._gateway
-    with contextlib.suppress(Exception):  # the session, or Java, may have ended already, and its work is done
+    # The session, or Java, may have ended already, and its work is done.
+    with _silent(*_bridge_loggers()), contextlib.suppress(Exception):
         if (session := SparkSession.getActiveSession()) is not None:
             session.stop()
     process = getattr(gateway, "proc", None)
     if keep_java or gateway is None or process is None:
         return
-    with contextlib.suppress(Exception):
+    with _silent(*_bridge_loggers()), contextlib.suppress(Exception):
         gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None

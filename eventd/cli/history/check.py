@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -115,7 +116,7 @@ def known_keys(texts: list[str], file: Path | None) -> Policy:
             else:
                 logs.append(read_vkey(text, LOG_KEY))
     except MalformedHistory as error:
-        file_given = next((text for text in texts if Path(text).is_file()), None)
+        file_given = next((text for text in texts if os.path.isfile(text)), None)  # pathlib raises for a long text
         hint = _KEYS_HINT if file_given is None else f"{file_given} is a file: give it with --policy"
         raise Invalid(error.message, hint=hint) from None
     return replace(known, logs=tuple(logs), witnesses=witnesses)
@@ -139,7 +140,7 @@ def keys_of_trees(text: str) -> tuple[NoteKey, ...]:
     from federation.history.policy import MAX_POLICY
 
     try:
-        if not Path(text).exists():
+        if not os.path.exists(text):  # pathlib raises for a long text
             return (read_vkey(text, LOG_KEY),)
         content = _read(Path(text), MAX_POLICY).decode(errors="replace").strip()
         return policy_of(Path(text)).logs if " " in content else (read_vkey(content, LOG_KEY),)

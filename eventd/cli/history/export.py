@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -123,6 +124,19 @@ def count_missing(folder: Path, checkpoint: Checkpoint) -> int:
     return sum(map(len, _due_tiles(checkpoint, folder)))
 
 
+def require_whole_tiles(folder: Path, checkpoint: Checkpoint) -> None:
+    """Raise CheckFailed if a tile is in the folder with another length than it has."""
+    from federation.history.merkle import HASH_SIZE
+
+    for tile in (tile for level in _due_tiles(checkpoint, folder) for tile in level):
+        path = folder / tile.path()
+        if path.exists():
+            raise CheckFailed(
+                f"{path} has {path.stat().st_size} bytes, and not {tile.width * HASH_SIZE}",
+                hint="delete this file and export again",
+            )
+
+
 def _is_there(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
@@ -182,12 +196,35 @@ async def _require_continued(
         hashes = [read_hash(one, "a hash of the proof") for one in proof]
         verify_consistency(old, there.root, new, checkpoint.root, hashes)
     except HistoryError as error:
+        _require_signed(folder, answer["key"])
         raise CheckFailed(
             f"{origin} of size {new} does not begin with the {old} leaves of {folder / 'checkpoint'}: {error.message};"
             " nothing was written",
             hint=f"keep {folder}, and the new checkpoint too (routerctl log checkpoint --tree {origin} --out FILE):"
             " both are evidence that the history was rolled back or forked",
         ) from None
+
+
+def _require_signed(folder: Path, shown: str) -> None:
+    """Raise Invalid unless the key in the folder, or the one that is `shown`, signed the folder's checkpoint.
+
+    A checkpoint that was changed since accuses no node.
+    """
+    from federation.errors import HistoryError
+    from federation.history.checkpoints import open_checkpoint
+    from federation.history.notes import LOG_KEY, MAX_NOTE, read_note, read_vkey
+
+    with suppress(OSError, NotRegular, HistoryError):
+        note = read_note(read_regular(folder / "checkpoint", MAX_NOTE + 1).content)
+        kept = folder / "key"
+        for text in (kept.read_text(encoding="utf-8", errors="replace").strip() if kept.is_file() else "", shown):
+            with suppress(HistoryError):
+                open_checkpoint(note, read_vkey(text, LOG_KEY))
+                return
+    raise Invalid(
+        f"{folder / 'checkpoint'} was changed after it was signed: it proves nothing, and nothing was written",
+        hint="export to an empty folder",
+    )
 
 
 def require_root(folder: Path, checkpoint: Checkpoint) -> None:

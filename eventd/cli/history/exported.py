@@ -9,7 +9,7 @@ import typer
 
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.history.check import KeysOption, PolicyOption, known_keys
-from eventd.cli.history.export import count_missing, require_full_tiles, require_root
+from eventd.cli.history.export import count_missing, require_full_tiles, require_root, require_whole_tiles
 from eventd.errors import CheckFailed, Invalid
 from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.text.plural import counted
@@ -41,13 +41,15 @@ def check(
         raise Invalid(f"{file} does not exist", hint="`routerctl log export DIR` writes such a folder") from None
     except HistoryError as error:
         raise Invalid(f"{file} is not a checkpoint: {error.message}") from None
-    key = next((one for one in known.logs if one.name == str(stated.origin)), None)
-    if key is None:
+    of_tree = [one for one in known.logs if one.name == str(stated.origin)]
+    if not of_tree:
         raise CheckFailed(f"{folder} proves nothing: no known key is that of the tree {stated.origin}")
+    key = next((one for one in of_tree if signed.of(one)), of_tree[0])
     try:
         checkpoint = open_checkpoint(signed, key)
     except HistoryError as error:
         raise CheckFailed(f"{folder} proves nothing: {error.message}") from None
+    require_whole_tiles(folder, checkpoint)
     require_root(folder, checkpoint)
     require_full_tiles(folder, checkpoint)
     missing = count_missing(folder, checkpoint)
@@ -57,7 +59,7 @@ def check(
         return
     session.out.line(
         f"Proven: the key {key.id.hex()} of the node {checkpoint.origin.node} signed the tree {checkpoint.origin} of"
-        f" size {checkpoint.size}, and the tiles in {folder} give its root {checkpoint.root.hex()}."
+        f" size {checkpoint.size}, and the tiles that are in {folder} give its root {checkpoint.root.hex()}."
     )
     if missing:
         session.out.line(f"Not proven: the leaves of {counted(missing, 'tile')} that the folder lacks.")

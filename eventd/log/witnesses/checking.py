@@ -135,8 +135,8 @@ def read_overdue(conn: Connection, topic_id: int, now: int) -> int:
     return 0 if since is None else now - int(since)
 
 
-Searched = dict[int, Mapping[str, int]]
-"""By the position of an event that waits: how many leaves of each later tree have been searched for it."""
+Searched = dict[int, Mapping[int, int]]
+"""By the position of an event that waits: how many leaves of each later tree, by its id, have been searched for it."""
 
 
 def check_due(conn: Connection, scope: CheckScope, now: int, searched: Searched) -> CheckedStep:
@@ -280,9 +280,9 @@ class _Checker:
         is_expected = stated is None and self._now < event.recorded_at + GRACE
         later = [] if is_expected else self._opened_after(stated, origin.node)
         kept = {one.origin: self._trees.get(one.origin) for one in later}
-        sizes = {name: tree.size for name, tree in kept.items() if tree is not None}
+        here = {name: tree for name, tree in kept.items() if tree is not None}
         before = self._searched.get(event.position, {})
-        grown = {name: before.get(name, 0) for name, size in sizes.items() if size > before.get(name, 0)}
+        grown = {name: before.get(tree.id, 0) for name, tree in here.items() if tree.size > before.get(tree.id, 0)}
         if grown:
             if self._searches <= 0:  # other rows are compared first, which may need no search
                 self._step.more = True
@@ -291,14 +291,14 @@ class _Checker:
             if found is not None:
                 corrected.append(LeafPlace(event.position, found[1], found[0]))
                 return LeafVerdict.VERIFIED
-            self._remember(event.position, sizes)
+            self._remember(event.position, {tree.id: tree.size for tree in here.values()})
         for one in later:
-            here = kept[one.origin]
-            if here is None or here.size < one.size:
+            tree = kept[one.origin]
+            if tree is None or tree.size < one.size:
                 self._want(event, read_origin(one.origin))
         return self._wait(event, origin, row)
 
-    def _remember(self, position: int, sizes: Mapping[str, int]) -> None:
+    def _remember(self, position: int, sizes: Mapping[int, int]) -> None:
         if position not in self._searched and len(self._searched) >= MOST_SEARCHED:
             del self._searched[next(iter(self._searched))]
         self._searched[position] = sizes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final, NamedTuple
 
 from eventd.log.core.blocks import unpack_readable
@@ -14,7 +15,7 @@ from eventd.store.engine.statements import fetch
 from federation.loops import decode_path
 
 MOST_LOOKED: Final = 2_000
-"""About how many of the newest records are looked at: each one is compared with a hash."""
+"""How many of the newest records are looked at: each one is compared with a hash."""
 
 
 class UnprovenEvents(NamedTuple):
@@ -28,9 +29,10 @@ class UnprovenEvents(NamedTuple):
 
 def read_unproven(conn: Connection, topic_id: int, group: str, since: int) -> list[UnprovenEvents]:
     """Return the unproven events among the newest that were stored from `since` on, an entry for each sender."""
-    ((end,),) = fetch(conn, "SELECT coalesce(max(position + records), 0) FROM blocks WHERE topic_id = ?", (topic_id,))
-    start = max(place_at(conn, topic_id, since, end), end - MOST_LOOKED)
-    looked = [one for block in scan_back(conn, topic_id, start - 1, end) for one in reversed(unpack_readable(block))]
+    newest = "SELECT position + records FROM blocks WHERE topic_id = ? ORDER BY position DESC LIMIT 1"
+    end = next((end for (end,) in fetch(conn, newest, (topic_id,))), 0)
+    blocks = scan_back(conn, topic_id, place_at(conn, topic_id, since, end) - 1, end)
+    looked = islice((one for block in blocks for one in reversed(unpack_readable(block))), MOST_LOOKED)
     recent = [one for one in looked if one.recorded_at >= since]
     found: dict[str, list[Record]] = {}
     for record in pick_in_state(conn, topic_id, group, recent, EventHistory.UNPROVEN):

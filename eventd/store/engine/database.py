@@ -56,7 +56,7 @@ class Database:
     Postgres sessions are refused. `threads` creates the thread pools; `boot_id` identifies the boot of the machine
     (empty: it is read); `rewrite` writes a file again. A simulation passes its own. A node passes its `chance`;
     commands, and the many tests that need no seed, leave it out. `is_first`: the caller is the first process of a node,
-    which makes good for failed flushes of earlier processes.
+    or replaces one, and rewrites the log in case a flush of an earlier process failed.
     """
 
     def __init__(

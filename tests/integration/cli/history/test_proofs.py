@@ -307,7 +307,7 @@ def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> 
     assert root_of(size, lambda tile: (Path("tree") / tile.path()).read_bytes()) == root
     assert (first["size"], first["written"], first["pruned"]) == (604, 4, 0)
     shown = control("log", "check", "tree", "--key", proving.key)
-    assert f"of size 604, and the tiles in tree give its root {root.hex()}" in shown.out
+    assert f"of size 604, and the tiles that are in tree give its root {root.hex()}" in shown.out
     assert control("log", "check", "tree", "--key", "tree/key", code=1).err.count("give it with --policy") == 1
     proving.emit("new")
     proving.seal()
@@ -324,6 +324,23 @@ def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> 
     Path("tree/tile/1/000.p/2").write_bytes(bytes(64))
     assert "give the root" in control("log", "export", "tree", code=4).err
     assert "give the root" in control("log", "check", "tree", "--key", proving.key, code=4).err
+    Path("tree/tile/0/000").write_bytes(whole[1:])
+    assert "has 8191 bytes, and not 8192" in control("log", "check", "tree", "--key", proving.key, code=4).err
+
+
+def test_the_order_of_the_keys_for_an_exported_tree_does_not_matter(proving: Proving) -> None:
+    proving.control("log", "export", "tree")
+    other = NoteSigner(proving.key.split("+")[0], LOG_KEY, Ed25519PrivateKey.from_private_bytes(bytes(32))).key.text()
+    for keys in ((proving.key, other), (other, proving.key)):
+        assert "Proven: " in proving.control("log", "check", "tree", "--key", keys[0], "--key", keys[1]).out
+
+
+def test_an_edited_checkpoint_in_the_folder_accuses_nobody(proving: Proving) -> None:
+    proving.control("log", "export", "tree")
+    file = Path("tree/checkpoint")
+    file.write_text(file.read_text().replace("\n4\n", "\n3\n", 1))
+    told = proving.control("log", "export", "tree", code=1).err
+    assert "tree/checkpoint was changed after it was signed: it proves nothing, and nothing was written" in told
 
 
 def test_a_tree_is_not_exported_over_another_one(proving: Proving) -> None:
