@@ -7,7 +7,7 @@ and the id of a known key is wrong, the note is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -72,6 +72,10 @@ class SignedNote:
     def of(self, key: NoteKey) -> list[bytes]:
         """Return the signatures under the name and the id of a key, without verifying them."""
         return [one.signature for one in self.signatures if (one.name, one.key_id) == (key.name, key.id)]
+
+    def choose(self, keys: Sequence[NoteKey]) -> NoteKey:
+        """Return the first of some keys under whose name and id the note has a signature, else the first of them."""
+        return next((key for key in keys if self.of(key)), keys[0])
 
 
 @dataclass(frozen=True)

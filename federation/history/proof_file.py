@@ -138,7 +138,7 @@ def _key_of(stated: Checkpoint, note: SignedNote, given: list[NoteKey], opening:
     known = [key for key in given if key.name == str(stated.origin)]
     if not known:
         raise UnprovenNote(_why_no_key(str(stated.origin), given, opening), reason="no_key")
-    return next((key for key in known if note.of(key)), known[0])
+    return note.choose(known)
 
 
 def _refuse_wrong_succession(entry: OpeningEntry, known: list[NoteKey]) -> None:

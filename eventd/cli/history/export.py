@@ -11,15 +11,16 @@ import typer
 
 from eventd.cli.gateway.selecting import GroupOption, one_group
 from eventd.cli.gateway.session import Session, connected_without_table
+from eventd.cli.history.kept_checkpoint import read_kept
 from eventd.cli.history.lake_trees import FromLakeOption, checkpoint_of_lake, consistency_of_lake, open_in_lake
 from eventd.cli.history.log import TreeOption, call_of_tree
 from eventd.cli.terminal.output import note
 from eventd.errors import CheckFailed, Invalid
-from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from federation.history.checkpoints import Checkpoint
+    from federation.history.notes import SignedNote
     from federation.history.tiles import TileAddress
 
 AT_ONCE: Final = 64
@@ -51,7 +52,7 @@ async def export(
     checkpoint = read_checkpoint(read_note(answer["note"].encode()).text)
     there = _read_there(folder, checkpoint)
     if there is not None:
-        await _require_continued(session, folder, there, checkpoint, answer, lake)
+        await _require_continued(session, folder, *there, checkpoint, answer, lake)
     folder.mkdir(parents=True, exist_ok=True)
     written = pruned = 0
     tiles = _tiles_of_lake(lake, checkpoint, folder) if lake else _tiles(session, name, checkpoint, folder)
@@ -141,31 +142,29 @@ def _is_there(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def _read_there(folder: Path, checkpoint: Checkpoint) -> Checkpoint | None:
-    """Return the checkpoint that a folder holds, if any.
+def _read_there(folder: Path, checkpoint: Checkpoint) -> tuple[SignedNote, Checkpoint] | None:
+    """Return the checkpoint that a folder holds, if any, and its note.
 
     Raises Invalid if it is of another tree: the export would replace that tree's checkpoint and key.
     """
-    from federation.errors import HistoryError
-    from federation.history.checkpoints import read_checkpoint
-    from federation.history.notes import MAX_NOTE, read_note
-
     hint = "export to an empty folder"
     try:
-        there = read_checkpoint(read_note(read_regular(folder / "checkpoint", MAX_NOTE + 1).content).text)
+        signed, there = read_kept(folder / "checkpoint", hint)
     except FileNotFoundError:
         return None
-    except NotRegular:
-        raise Invalid(f"{folder / 'checkpoint'} is not a regular file", hint=hint) from None
-    except HistoryError as error:
-        raise Invalid(f"{folder / 'checkpoint'} is not a checkpoint: {error.message}", hint=hint) from None
     if there.origin != checkpoint.origin:
         raise Invalid(f"{folder} holds the tree {there.origin}, and not {checkpoint.origin}", hint=hint)
-    return there
+    return signed, there
 
 
 async def _require_continued(
-    session: Session, folder: Path, there: Checkpoint, checkpoint: Checkpoint, answer: Mapping[str, Any], lake: str
+    session: Session,
+    folder: Path,
+    signed: SignedNote,
+    there: Checkpoint,
+    checkpoint: Checkpoint,
+    answer: Mapping[str, Any],
+    lake: str,
 ) -> None:
     """Raise CheckFailed unless a tree begins with the leaves of the checkpoint that a folder holds.
 
@@ -196,7 +195,7 @@ async def _require_continued(
         hashes = [read_hash(one, "a hash of the proof") for one in proof]
         verify_consistency(old, there.root, new, checkpoint.root, hashes)
     except HistoryError as error:
-        _require_signed(folder, answer["key"])
+        _require_unchanged(folder, signed, answer["key"])
         raise CheckFailed(
             f"{origin} of size {new} does not begin with the {old} leaves of {folder / 'checkpoint'}: {error.message};"
             " nothing was written",
@@ -205,22 +204,20 @@ async def _require_continued(
         ) from None
 
 
-def _require_signed(folder: Path, shown: str) -> None:
+def _require_unchanged(folder: Path, signed: SignedNote, shown: str) -> None:
     """Raise Invalid unless the key in the folder, or the one that is `shown`, signed the folder's checkpoint.
 
     A checkpoint that was changed since accuses no node.
     """
     from federation.errors import HistoryError
     from federation.history.checkpoints import open_checkpoint
-    from federation.history.notes import LOG_KEY, MAX_NOTE, read_note, read_vkey
+    from federation.history.notes import LOG_KEY, read_vkey
 
-    with suppress(OSError, NotRegular, HistoryError):
-        note = read_note(read_regular(folder / "checkpoint", MAX_NOTE + 1).content)
-        kept = folder / "key"
-        for text in (kept.read_text(encoding="utf-8", errors="replace").strip() if kept.is_file() else "", shown):
-            with suppress(HistoryError):
-                open_checkpoint(note, read_vkey(text, LOG_KEY))
-                return
+    kept = folder / "key"
+    for text in (kept.read_text(encoding="utf-8", errors="replace").strip() if kept.is_file() else "", shown):
+        with suppress(HistoryError):
+            open_checkpoint(signed, read_vkey(text, LOG_KEY))
+            return
     raise Invalid(
         f"{folder / 'checkpoint'} was changed after it was signed: it proves nothing, and nothing was written",
         hint="export to an empty folder",

@@ -10,8 +10,8 @@ import typer
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.history.check import KeysOption, PolicyOption, known_keys
 from eventd.cli.history.export import count_missing, require_full_tiles, require_root, require_whole_tiles
+from eventd.cli.history.kept_checkpoint import read_kept
 from eventd.errors import CheckFailed, Invalid
-from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.text.plural import counted
 
 
@@ -27,24 +27,18 @@ def check(
     It needs no node, network or database. The key comes from you: the file `key` in the folder proves nothing.
     """
     from federation.errors import HistoryError
-    from federation.history.checkpoints import open_checkpoint, read_checkpoint
-    from federation.history.notes import MAX_NOTE, read_note
+    from federation.history.checkpoints import open_checkpoint
 
     known = known_keys(keys or [], policy)
     file = folder / "checkpoint"
     try:
-        signed = read_note(read_regular(file, MAX_NOTE + 1).content)
-        stated = read_checkpoint(signed.text)
-    except NotRegular:
-        raise Invalid(f"{file} is not a regular file") from None
+        signed, stated = read_kept(file)
     except FileNotFoundError:
         raise Invalid(f"{file} does not exist", hint="`routerctl log export DIR` writes such a folder") from None
-    except HistoryError as error:
-        raise Invalid(f"{file} is not a checkpoint: {error.message}") from None
     of_tree = [one for one in known.logs if one.name == str(stated.origin)]
     if not of_tree:
         raise CheckFailed(f"{folder} proves nothing: no known key is that of the tree {stated.origin}")
-    key = next((one for one in of_tree if signed.of(one)), of_tree[0])
+    key = signed.choose(of_tree)
     try:
         checkpoint = open_checkpoint(signed, key)
     except HistoryError as error:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from eventd.cli.gateway.selecting import GroupOption, GroupsOption, one_group
 from eventd.cli.gateway.session import Session, connected, connected_without_table, only_calls
+from eventd.cli.history.kept_checkpoint import read_kept
 from eventd.cli.history.lake_trees import (
     TREES_OF_LAKE,
     FromLakeOption,
@@ -21,12 +21,11 @@ from eventd.cli.history.lake_trees import (
 from eventd.cli.history.prove import OutOption
 from eventd.cli.terminal.output import Column, moment, note, text
 from eventd.errors import CheckFailed, Invalid, NotFound
-from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.text.plural import counted
 from eventd.text.size import format_size
 
 if TYPE_CHECKING:
-    from federation.history.notes import NoteKey
+    from federation.history.notes import NoteKey, SignedNote
 
 TREES = (
     Column("GROUP", text("group")),
@@ -144,7 +143,7 @@ class _Held(NamedTuple):
     root: bytes | None = None
     origin: str = ""
     group: str = ""
-    note: bytes = b""
+    note: SignedNote | None = None
     keys: tuple[NoteKey, ...] = ()
 
 
@@ -184,8 +183,9 @@ async def consistency(
         try:
             answer = await _call_of_held(session, "history.consistency", held, group, tree, old=held.size, new=new)
         except Invalid:
-            if held.note and (new is None or new >= held.size):
-                _require_as_large(held, await _call_of_held(session, "history.checkpoint", held, group, tree), old)
+            if held.note is not None and (new is None or new >= held.size):
+                last = await _call_of_held(session, "history.checkpoint", held, group, tree)
+                _require_as_large(held, held.note, last, old)
             raise
     _verify(held, answer, old)
     if session.out.is_document:
@@ -215,28 +215,18 @@ def _read_held(old: str) -> _Held:
         if not 0 < int(old) < 1 << 48:
             raise typer.BadParameter(f"{old} is not the size of a tree")
         return _Held(int(old))
-    from federation.errors import HistoryError
-    from federation.history.checkpoints import read_checkpoint
-    from federation.history.notes import MAX_NOTE, read_note
-
-    try:
-        content = read_regular(Path(old), MAX_NOTE + 1).content
-        kept = read_checkpoint(read_note(content).text)
-    except NotRegular:
-        raise Invalid(f"{old} is not a regular file") from None
-    except HistoryError as error:
-        raise Invalid(f"{old} is not a checkpoint: {error.message}") from None
-    return _Held(kept.size, kept.root, str(kept.origin), kept.origin.group, content)
+    signed, kept = read_kept(old)
+    return _Held(kept.size, kept.root, str(kept.origin), kept.origin.group, signed)
 
 
-def _require_as_large(held: _Held, last: Mapping[str, Any], file: str) -> None:
+def _require_as_large(held: _Held, signed: SignedNote, last: Mapping[str, Any], file: str) -> None:
     """Raise CheckFailed if a node has signed a kept checkpoint and has fewer leaves of that tree, which is its own.
 
     Raises Invalid at a relay: it pulls the leaves later than the tree's node signs them.
     """
     if held.size <= int(last["size"]) or held.origin != last["origin"]:
         return
-    _require_signed(held, str(last["key"]), file)
+    _require_signed(held, signed, str(last["key"]), file)
     if last.get("relayed", True):  # a node of an earlier release does not say whose tree it is
         raise Invalid(
             f"{file} has size {held.size}, and this relay has only {counted(last['size'], 'leaf', 'leaves')} of"
@@ -256,7 +246,7 @@ def _read_keys(text: str, held: _Held) -> tuple[NoteKey, ...]:
     """Return the keys of the tree of a kept checkpoint in the value of --tree-key. Raises BadParameter and Invalid."""
     from eventd.cli.history.check import keys_of_trees
 
-    if not held.note:
+    if held.note is None:
         raise typer.BadParameter("--tree-key verifies a kept checkpoint: give the file of one, or leave it out")
     keys = tuple(key for key in keys_of_trees(text) if key.name == held.origin)
     if not keys:
@@ -264,17 +254,17 @@ def _read_keys(text: str, held: _Held) -> tuple[NoteKey, ...]:
     return keys
 
 
-def _require_signed(held: _Held, shown: str, file: str) -> None:
+def _require_signed(held: _Held, signed: SignedNote, shown: str, file: str) -> None:
     """Raise Invalid unless a kept checkpoint was signed: a note that was changed accuses no node.
 
     Raises CheckFailed if the key that signed it is trusted, and is not the one that is shown now.
     """
     from federation.errors import HistoryError
     from federation.history.checkpoints import open_checkpoint
-    from federation.history.notes import LOG_KEY, read_note, read_vkey
+    from federation.history.notes import LOG_KEY, read_vkey
 
-    signed, key = read_note(held.note), read_vkey(shown, LOG_KEY)
-    trusted = next((one for one in held.keys if signed.of(one)), held.keys[0] if held.keys else key)
+    key = read_vkey(shown, LOG_KEY)
+    trusted = signed.choose(held.keys or (key,))
     another = f"the node shows another key for {held.origin} than the one that signed {file}"
     try:
         open_checkpoint(signed, trusted)
@@ -305,8 +295,8 @@ def _verify(held: _Held, answer: Mapping[str, Any], file: str) -> None:
 
     if held.origin and held.origin != answer["origin"]:
         raise CheckFailed(f"the tree is {answer['origin']}, and the checkpoint is of {held.origin}")
-    if held.note:
-        _require_signed(held, str(answer["key"]), file)
+    if held.note is not None:
+        _require_signed(held, held.note, str(answer["key"]), file)
     try:
         old_root = held.root or read_hash(answer["oldRoot"], "the root of the smaller tree")
         new_root = read_hash(answer["newRoot"], "the root of the larger tree")
