@@ -161,6 +161,8 @@ class DatabaseClaim:
             for function, lock in wanted:
                 self._session.execute(f"SELECT {function}(%s)", (lock,))
         except LockNotAvailable:
+            # The server notices the end of this session late: until then, another claim could name it as the holder.
+            self._session.execute("SELECT pg_advisory_unlock_all()")
             return False
         return True
 

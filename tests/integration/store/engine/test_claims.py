@@ -84,6 +84,20 @@ def test_each_group_may_have_a_node_of_its_own(postgres_url: str) -> None:
         assert refused(postgres_url, "one") == "process 3 on m serves group one of the database DB"
 
 
+def test_a_refused_claim_holds_nothing_even_before_its_session_has_ended(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with claim_on(postgres_url, "one", "1 on m"), closing(Database(postgres_url)) as database:
+        refused_claim = database.claim("one", "2 on m")
+        assert refused_claim is not None
+        with monkeypatch.context() as still_open:
+            still_open.setattr(refused_claim, "close", lambda: None)
+            with pytest.raises(Conflict, match="process 1 on m serves group one"):
+                refused_claim.take()
+        with closing(refused_claim):
+            assert holder(database) == "1 on m"
+
+
 def test_databases_of_one_server_do_not_concern_each_other(postgres_url: str, postgres_server: object) -> None:
     from tests.support.postgres import PostgresServer
 
