@@ -475,7 +475,9 @@ def _yaml(path: Path, text: str) -> dict[Any, Any]:
         last = text.rstrip("\n").count("\n")  # the C parser finds the end of a text behind its last line
         raise ValueError(f"is not valid YAML{f' on line {min(mark.line, last) + 1}' if mark else ''}") from None
     except (AttributeError, LookupError, ValueError):  # raised by the library, for example for `!!timestamp soon`
-        raise ValueError("is not valid YAML: a value does not have the type of its tag") from None
+        raise ValueError(
+            "is not valid YAML: a value is an impossible date, or not of the type that its tag names"
+        ) from None
     if is_deep:
         raise ValueError(f"is nested more than {_MOST_LEVELS} levels deep: settings need two")
     if content is not None and not isinstance(content, dict):

@@ -68,8 +68,21 @@ def test_all_problems_are_told_at_once_each_with_its_origin(tmp_path: Path) -> N
     [
         ("c.toml", "a = ", "Invalid value (at end of document)"),
         ("c.yaml", "a: [", "is not valid YAML on line 1"),
-        ("c.yaml", "a: !!int x", "is not valid YAML: a value does not have the type of its tag"),
-        ("c.yaml", "a: !!timestamp 2020-99-99", "is not valid YAML: a value does not have the type of its tag"),
+        (
+            "c.yaml",
+            "a: !!int x",
+            "is not valid YAML: a value is an impossible date, or not of the type that its tag names",
+        ),
+        (
+            "c.yaml",
+            "a: 2026-13-45",
+            "is not valid YAML: a value is an impossible date, or not of the type that its tag names",
+        ),
+        (
+            "c.yaml",
+            "a: !!timestamp 2020-99-99",
+            "is not valid YAML: a value is an impossible date, or not of the type that its tag names",
+        ),
         ("c.yaml", "a: " + "[" * 30 + "]" * 30, "is nested more than 20 levels deep: settings need two"),
         ("c.yaml", "- a\n", "must hold one setting per line, as `name: value`"),
         ("c.json", "{}", "must end in .toml, .yaml or .yml, which names its format"),
