@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser venv-fuzz demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants fuzz models bench chaos simulate docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
+.PHONY: help venv venv-audit venv-browser venv-fuzz demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants fuzz models bench chaos restores simulate docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -204,8 +204,12 @@ bench: venv ## a short run over the hot paths, beside a bare loop of the same ru
 SEED ?= 0
 MINUTES ?= 60
 
-chaos: venv ## meshes of real nodes under faults for an hour (SEED=0 draws one; MINUTES=0 repeats one seed)
-	@$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) $(ARGS)
+chaos: venv ## meshes of real nodes under faults for an hour (SEED=0 draws one; MINUTES=0 repeats one seed; KILLS=500 counts kills)
+	@$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) $(if $(KILLS),--kills $(KILLS) --failures 10) $(ARGS)
+
+MOMENTS ?= 3
+restores: venv ## two nodes that come back from older copies, in every combination (MOMENTS=3; ARGS="--most 20")
+	@$(BIN)/python -m tests.chaos restores --moments $(MOMENTS) $(ARGS)
 
 SEEDS ?= 50
 FROM ?= 1

@@ -1,17 +1,16 @@
-"""Emits events while faults happen, and records what was acknowledged."""
+"""What the clients of all nodes have asked, and what was acknowledged."""
 
 from __future__ import annotations
 
 import http.client
 import threading
-import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from random import Random
+from typing import Any
 
-from tests.support.running import ApiError, NodeProcess
+from tests.support.running import ApiError
 
-TYPES = ("t.even", "t.odd")
 FAILED = (OSError, http.client.HTTPException, AssertionError, ValueError, ApiError)
 """Errors of a request to a node that is dead, not up yet, or in trouble."""
 
@@ -31,14 +30,110 @@ class Emitted:
 
 
 @dataclass
-class Ledger:
-    """What all emitters know together."""
+class Written:
+    """A batch for a topic, under a key of its own; `seqs` once it was acknowledged."""
 
-    events: dict[str, Emitted] = field(default_factory=dict)
-    lost: list[tuple[str, float, float]] = field(default_factory=list)
-    """Acknowledged events that a restored node lost because they were emitted after its copy was made."""
-    asked: int = 0
-    answered: int = 0
+    topic: str
+    records: list[list[str]]
+    sent: float
+    acknowledged: float = 0.0
+    seqs: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Lease:
+    """A job that was handed out, and when a worker settled it: asked, and answered that it was done."""
+
+    seq: int
+    lease_id: str
+    deliveries: int
+    asked: float
+    answered: float
+    settled: float = 0.0
+    done: float = 0.0
+
+
+@dataclass
+class NodeLedger:
+    """What the client of one node knows of its topics."""
+
+    writes: dict[str, Written] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    seen: list[tuple[int, str]] = field(default_factory=list)
+    tombstones: list[str] = field(default_factory=list)
+    watches: int = 0
+
+
+class Ledger:
+    """What all clients together know."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Emitted] = {}
+        self.lost: list[tuple[str, float, float]] = []
+        """Node and times: what a restored node had acknowledged in between, after its copy was made, is lost."""
+        self.asked = 0
+        self.answered = 0
+        self.nodes: defaultdict[str, NodeLedger] = defaultdict(NodeLedger)
+        self.errors: dict[str, int] = defaultdict(int)
+        """How often the nodes answered with this error."""
+        self._open: dict[tuple[str, int], dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, node: str, told: dict[str, Any]) -> None:
+        """Take one line of a client."""
+        with self._lock:
+            match told["kind"]:
+                case "answered":
+                    self.answered += 1
+                    self._answered(node, self._open.pop((node, told["number"])), told["answer"], told["at"])
+                case "failed":
+                    del self._open[node, told["number"]]
+                    if told["refused"]:
+                        self.errors[told["why"][:80]] += 1
+                case "seen":
+                    self.nodes[node].seen += [(seq, data) for seq, data in told["records"]]
+                case "tombstone":
+                    self.nodes[node].tombstones.append(told["reason"])
+                case "watch began":
+                    self.nodes[node].watches += 1
+                case _:
+                    self.asked += 1
+                    self._open[node, told["number"]] = told
+                    self._asked(node, told)
+
+    def _asked(self, node: str, told: dict[str, Any]) -> None:
+        at = told["at"]
+        match told["kind"]:
+            case "emit":
+                for each in told["ids"]:
+                    event = self.events.get(each)
+                    if event is None:
+                        event = self.events[each] = Emitted(node, told["type"], told["ttl"] == "300ms", at)
+                    else:
+                        event.again = True
+                    event.sent = event.sent if event.acknowledged else at
+            case "write":
+                self.nodes[node].writes.setdefault(told["key"], Written(told["topic"], told["records"], at))
+            case "ack" | "nack":
+                for _, lease_id in told["held"]:
+                    self.nodes[node].leases[lease_id].settled = at
+
+    def _answered(self, node: str, asked: dict[str, Any], answer: Any, at: float) -> None:
+        match asked["kind"]:
+            case "emit":
+                for each in asked["ids"]:
+                    self.events[each].acknowledged = self.events[each].acknowledged or at
+            case "write":
+                written = self.nodes[node].writes[asked["key"]]
+                written.acknowledged, written.seqs = at, answer["seqs"]
+            case "claim":
+                for job in answer["claimed"]:
+                    lease = Lease(job["$seq"], job["lease_id"], job["deliveries"], asked["at"], at)
+                    self.nodes[node].leases[lease.lease_id] = lease
+            case "ack":
+                for seq, lease_id in asked["held"]:
+                    if seq not in answer["skipped"]:
+                        self.nodes[node].leases[lease_id].done = at
 
     def promised(self) -> Iterator[tuple[str, Emitted]]:
         """Yield what was acknowledged, is not expired, and was not on a disk that was discarded."""
@@ -46,73 +141,19 @@ class Ledger:
             if event.acknowledged and not event.short and not self._was_lost(event):
                 yield event_id, event
 
+    def was_restored(self, node: str) -> bool:
+        """Return whether the node came back from an older copy."""
+        return any(source == node for source, _, _ in self.lost)
+
+    def may_be_lost(self, node: str, sent: float, acknowledged: float) -> bool:
+        """Return whether a restore of the node undid what was stored between these times."""
+        return any(source == node and acknowledged >= since and sent <= until for source, since, until in self.lost)
+
     def _was_lost(self, event: Emitted) -> bool:
-        return any(
-            source == event.source and event.acknowledged >= since and event.sent <= until
-            for source, since, until in self.lost
-        )
+        return self.may_be_lost(event.source, event.sent, event.acknowledged)
 
     def touched_by_a_restore(self, event: Emitted) -> bool:
         """Return whether peers may hold the event from a history of its node that a restore undid."""
         return any(source == event.source and event.first <= until for source, _, until in self.lost) and (
             event.again or self._was_lost(event)
         )
-
-
-class Emitter(threading.Thread):
-    """Emits at one node until it is stopped: new ids in units of 1 to 10, repeats, refreshes, short lifetimes.
-
-    `pause` is the mean time between two units, in seconds.
-    """
-
-    def __init__(self, node: NodeProcess, ledger: Ledger, name: str, seed: str, *, pause: float) -> None:
-        super().__init__(name=f"emitter {node.name}", daemon=True)
-        self.node = node
-        self.ledger = ledger
-        self._name = f"{node.name}-{name}"
-        self._pause = pause
-        self._chance = Random(seed)
-        self._end = threading.Event()
-        self._number = 0
-
-    def run(self) -> None:
-        while not self._end.is_set():
-            ids, kind, ttl = self._unit()
-            for _ in range(1 + self._chance.randint(0, 2)):  # a client without an answer retries, or gives up
-                if self._end.is_set() or self._emit(ids, kind, ttl):
-                    break
-                self._end.wait(0.05)
-            self._end.wait(self._pause * (0.4 + 1.2 * self._chance.random()))
-
-    def finish(self) -> None:
-        self._end.set()
-        self.join(40)
-        assert not self.is_alive()
-
-    def _unit(self) -> tuple[list[str], str, str]:
-        if self._number and self._chance.random() < 0.1:
-            known = f"{self._name}-{self._chance.randrange(self._number):06}"
-            return [known], self.ledger.events[known].type, self._chance.choice(("1440h", ""))
-        ids = [f"{self._name}-{self._number + at:06}" for at in range(self._chance.randint(1, 10))]
-        self._number += len(ids)
-        kind, ttl = self._chance.choice(TYPES), self._chance.choices(("", "720h", "300ms"), (60, 35, 5))[0]
-        now = time.monotonic()
-        for each in ids:
-            self.ledger.events[each] = Emitted(self.node.name, kind, ttl == "300ms", now)
-        return ids, kind, ttl
-
-    def _emit(self, ids: list[str], kind: str, ttl: str) -> bool:
-        events = [self.ledger.events[each] for each in ids]
-        begun = time.monotonic()
-        self.ledger.asked += 1
-        for event in events:
-            event.again = event.again or begun > event.first + 0.01 or bool(event.sent)
-            event.sent = event.sent if event.acknowledged else begun
-        try:
-            self.node.emit(*ids, type=kind, **({"ttl": ttl} if ttl else {}))
-        except FAILED:
-            return False
-        self.ledger.answered += 1
-        for event in events:
-            event.acknowledged = event.acknowledged or time.monotonic()
-        return True

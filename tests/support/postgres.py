@@ -18,6 +18,7 @@ import signal
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -58,6 +59,10 @@ class PostgresServer:
         """Create the cluster, start the server, return when it accepts connections."""
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         self.port = free_port()
+        self._serve()
+
+    def _serve(self) -> None:
+        """Start the server on its data and its port."""
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -66,7 +71,7 @@ class PostgresServer:
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command: list[str | Path] = [self._programs / "postgres", "-D", self._data, *options]
-        with self._log.open("wb") as log:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 tethered(command, farewell=signal.SIGQUIT, user=self._user),
                 stdin=subprocess.DEVNULL,
@@ -96,6 +101,46 @@ class PostgresServer:
                 self._process.wait(_SECONDS_TO_STOP)
         shutil.rmtree(self._directory, ignore_errors=True)
         atexit.unregister(self.stop)
+
+    def kill_backend(self, url: str) -> int:
+        """Kill one process that serves a session of this database, with -9; return how many there were.
+
+        The server then ends all sessions and recovers from its log.
+        """
+        with self._session() as session:
+            question = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+            pids = [pid for (pid,) in session.execute(question, (_database_of(url),))]
+            for pid in pids[:1]:
+                os.kill(pid, signal.SIGKILL)
+        if pids:
+            self._forget_session()
+            wait_for(self._answers, "Postgres to recover", seconds=_SECONDS_TO_START)
+        return len(pids)
+
+    def crash(self, farewell: signal.Signals) -> None:
+        """End the main process of the server: SIGKILL, or SIGQUIT for the stop `immediate`."""
+        assert self._process is not None
+        self._process.send_signal(farewell)
+        self._process.wait(_SECONDS_TO_STOP)
+        self._forget_session()
+
+    def recover(self) -> None:
+        """Start a server that has crashed; return when it accepts connections."""
+        deadline = time.monotonic() + _SECONDS_TO_START
+        while True:
+            try:
+                self._serve()
+            except AssertionError:  # processes of the last server have not noticed yet that it ended
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
+
+    def _forget_session(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def create_database(self) -> str:
         """Create an empty database; return its URL."""

@@ -1,0 +1,303 @@
+"""`python -m tests.chaos restores --moments N`: two nodes send to each other, and are backed up at N moments. Then, for
+each moment and each cell of a table, nodes come back from these copies: the sender, the receiver, both from one moment,
+both from different ones; idle, with new events, or with new events before the peer is there; with a new epoch by the
+command, with the file put back by hand, or with the whole directory put back.
+
+At rest every event that a node holds is at its peer, or inside a gap that the peer reports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, get_args
+
+from tests.chaos.client import ClientProcess
+from tests.chaos.load import FAILED, Ledger
+from tests.chaos.report import CampaignReport
+from tests.chaos.run import say
+from tests.support.processes import DAEMON, Processes
+from tests.support.running import NodeProcess
+
+Who = Literal["sender", "receiver", "both", "both, of other ages"]
+Load = Literal["idle", "busy", "ahead"]
+Way = Literal["command", "file", "directory"]
+REST_SECONDS = 60.0
+_PAUSE = 0.05
+_AHEAD = 20
+"""Events beyond those that were lost, which a restored node takes before its peer is up."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One way to restore. `load`: whether events come in meanwhile, `ahead`: before the peer is up."""
+
+    who: Who
+    load: Load
+    way: Way
+
+    def __str__(self) -> str:
+        return f"{self.who}; {self.load}; {self.way}"
+
+
+def cells() -> list[Cell]:
+    """Return the table."""
+    return [Cell(*each) for each in itertools.product(get_args(Who), get_args(Load), get_args(Way))]
+
+
+@dataclass
+class Outcome:
+    """What one cell of one moment showed."""
+
+    violations: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Bench:
+    """Two nodes that send to each other, their copies, and their state when the load ended."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.processes = Processes(directory / "nodes")
+        (directory / "copies").mkdir()
+        env = {"EVENTD_LOG_FORMAT": "json", "EVENTD_DRAIN_TIMEOUT": "2s"}
+        self.nodes = {name: NodeProcess(self.processes, name, **env) for name in "ab"}
+        self.ledger = Ledger()
+        self._rounds = itertools.count(1)
+
+    def record(self, moments: int) -> None:
+        """Let both nodes work, and copy them at each moment; then keep the end as well."""
+        a, b = self.nodes.values()
+        a.join(), b.join()
+        a.join(b), b.join(a)
+        clients = [self.client(node) for node in (a, b)]
+        try:
+            for client in clients:
+                client.begin(next(self._rounds))
+            for moment in range(moments):
+                time.sleep(0.25)
+                for name, node in self.nodes.items():
+                    self._copy(node, self.directory / "copies" / f"{name}-{moment}")
+            time.sleep(1)
+            for client in clients:
+                client.halt()
+        finally:
+            for client in clients:
+                client.close()
+        a.wait_sent("b"), b.wait_sent("a")
+        for node in (a, b):
+            node.stop()
+            shutil.copytree(node.data, self.directory / "copies" / f"{node.name}-end")
+
+    def client(self, node: NodeProcess) -> ClientProcess:
+        """Return a client that emits at the node."""
+        return ClientProcess(node.name, [node.process.port_file], (), self.ledger, 1, _PAUSE)
+
+    def _copy(self, node: NodeProcess, to: Path) -> None:
+        """Copy the database as `routerctl db backup` does, and the file with the last position."""
+        with closing(sqlite3.connect(node.file)) as source, closing(sqlite3.connect(to)) as copy:
+            source.backup(copy)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(node.file.with_name("eventd.db.head"), to.with_suffix(".head"))
+
+    def moment_of(self, cell: Cell, moment: int, name: str, moments: int) -> int | None:
+        """Return the moment from which the node is restored; None if it is not."""
+        match cell.who, name:
+            case ("sender", "b") | ("receiver", "a"):
+                return None
+            case ("both, of other ages", "b"):
+                return (moment + moments // 2) % moments
+        return moment
+
+    def restore(self, node: NodeProcess, moment: int, way: Way) -> None:
+        """Put the copy of a moment where the node's database is."""
+        copy = self.directory / "copies" / f"{node.name}-{moment}"
+        if way == "command":
+            env = self.processes.node_environment(node.name)
+            done = self.processes.control("db", "restore", str(copy), "--yes", env=env)
+            assert done.returncode == 0, done.stderr
+            return
+        for suffix in ("-wal", "-shm"):
+            node.file.with_name(f"eventd.db{suffix}").unlink(missing_ok=True)
+        shutil.copyfile(copy, node.file)
+        if way == "directory":
+            head = node.file.with_name("eventd.db.head")
+            head.unlink(missing_ok=True)
+            if copy.with_suffix(".head").exists():
+                shutil.copyfile(copy.with_suffix(".head"), head)
+
+    # --- one cell ---------------------------------------------------------------------------------------------
+
+    def run(self, cell: Cell, moment: int, moments: int) -> Outcome:
+        """Restore, start, wait for rest, and compare."""
+        found = Outcome()
+        for name, node in self.nodes.items():
+            shutil.rmtree(node.data)
+            shutil.copytree(self.directory / "copies" / f"{name}-end", node.data)
+            if (its := self.moment_of(cell, moment, name, moments)) is not None:
+                self.restore(node, its, cell.way)
+        try:
+            self._go(cell, found)
+        except AssertionError as error:
+            found.violations.append(str(error))
+        for node in self.nodes.values():
+            if node.process.running:
+                node.kill9()
+        return found
+
+    def _go(self, cell: Cell, found: Outcome) -> None:
+        a, b = self.nodes.values()
+        first, second = (b, a) if cell.who == "receiver" else (a, b)
+        acknowledged: dict[str, list[str]] = {"a": [], "b": []}
+        first.start()
+        if cell.load == "ahead":
+            acknowledged[first.name] += self._emit(first, self._lost(first) + _AHEAD)
+        second.start()
+        if cell.load == "busy":
+            for _ in range(4):
+                for node in (a, b):
+                    acknowledged[node.name] += self._emit(node, 5)
+        self._rest(found)
+        self._compare(acknowledged, found)
+
+    def _lost(self, node: NodeProcess) -> int:
+        """Return how many records the node had at the end of the load and has not now."""
+        with closing(sqlite3.connect(self.directory / "copies" / f"{node.name}-end" / "eventd.db")) as end:
+            ((before,),) = end.execute("SELECT next_position FROM log_heads")
+        with closing(sqlite3.connect(node.file)) as now:
+            ((position,),) = now.execute("SELECT next_position FROM log_heads")
+        return max(0, int(before) - int(position))
+
+    def _emit(self, node: NodeProcess, count: int) -> list[str]:
+        number = next(self._rounds)
+        ids = [f"{node.name}-after-{number}-{at:04}" for at in range(count)]
+        for start in range(0, count, 500):
+            node.emit(*ids[start : start + 500])
+        return ids
+
+    def _rest(self, found: Outcome) -> None:
+        end = time.monotonic() + REST_SECONDS
+        while unrest := [*self._unrest()]:
+            blocked = [name for name, why in unrest if "impossible_mark" in why]
+            if blocked and "new epoch by the operator" not in found.notes:
+                found.notes.append("new epoch by the operator")
+                self._new_epoch(self.nodes[blocked[0]])
+            assert time.monotonic() < end, f"no rest within {REST_SECONDS:g} s: {[why for _, why in unrest]}"
+            time.sleep(0.1)
+
+    def _unrest(self) -> Iterator[tuple[str, str]]:
+        for node, other in (("a", "b"), ("b", "a")):
+            try:
+                shown = self.nodes[node].link(other)
+            except FAILED as error:
+                yield node, f"{node}: {error!r}"
+                continue
+            if shown["state"] != "running" or shown["lagEvents"] or shown["repairs"]:
+                kept = {name: shown[name] for name in ("state", "reason", "lastError", "lagEvents", "repairs")}
+                yield node, f"{node}>{other}: {kept}"
+
+    def _new_epoch(self, node: NodeProcess) -> None:
+        node.kill9()
+        env = self.processes.node_environment(node.name)
+        done = self.processes.run([*DAEMON, "migrate", "--new-epoch"], env=env)
+        assert done.returncode == 0, done.stderr
+        node.start()
+
+    def _compare(self, acknowledged: dict[str, list[str]], found: Outcome) -> None:
+        rows = {name: _rows(node) for name, node in self.nodes.items()}
+        ids = {name: [row["id"] for row in its] for name, its in rows.items()}
+        gaps = {name: node.ask("GET", "/groups/edge/gaps", limit=1000)["gaps"] for name, node in self.nodes.items()}
+        for name, other in (("a", "b"), ("b", "a")):
+            if lost := sorted({*acknowledged[name]} - {*ids[name]}):
+                found.violations.append(f"V3 {name} lost {len(lost)} events of after its restore: {lost[:3]}")
+            if len({*ids[name]}) < len(ids[name]):
+                found.violations.append(f"V5 {name} shows events twice")
+            there = {*ids[other]}
+            missing = [row for row in rows[name] if row["id"] not in there and row["sourceNode"] == name]
+            untold = [row["id"] for row in missing if not _in_gap(row, gaps[other])]
+            if untold:
+                found.violations.append(f"V4 {other} misses {len(untold)} events of {name}, in no gap: {untold[:3]}")
+            if missing:
+                found.notes.append("events inside a gap")
+            if gaps[name]:
+                found.notes.append("gaps reported")
+            own = [each for each in ids[name] if each in there]
+            place = {each: at for at, each in enumerate(own)}
+            order = [place[each] for each in ids[other] if each in place and each.startswith(f"{name}-")]
+            if order != sorted(order):
+                found.notes.append("another order at the peer")
+
+
+def _rows(node: NodeProcess) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    after = ""
+    while True:
+        page = node.ask("GET", "/groups/edge/events", limit=1000, includeExpired="true", after=after)
+        found += page["events"]
+        if page["next"] is None:
+            return found
+        after = page["next"]
+
+
+def _in_gap(row: dict[str, Any], gaps: list[dict[str, Any]]) -> bool:
+    return any(gap["node"] == row["sourceNode"] and gap["after"] < row["position"] <= gap["upto"] for gap in gaps)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the table; return 4 if a check fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos restores", description=__doc__)
+    parser.add_argument("--moments", type=int, default=3, help="how many times both nodes are backed up")
+    parser.add_argument("--most", type=int, default=0, help="at most so many cells, drawn by --seed; 0: all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="cells with this text in their name")
+    parser.add_argument("--report", type=Path, help="write what was run to this file, as JSON")
+    options = parser.parse_args(arguments)
+    chosen = [cell for cell in cells() if options.only in str(cell)]
+    drawn = [*itertools.product(range(options.moments), chosen)]
+    Random(options.seed).shuffle(drawn)
+    return 0 if run_table(drawn[: options.most or None], options.moments, CampaignReport(options.report)) else 4
+
+
+def run_table(drawn: list[tuple[int, Cell]], moments: int, report: CampaignReport) -> bool:
+    """Run cells; print the table; return whether every check has passed."""
+    directory = Path(tempfile.mkdtemp(prefix="eventd-restores-"))
+    bench = Bench(directory)
+    table: Counter[tuple[str, str]] = Counter()
+    failed = 0
+    try:
+        bench.record(moments)
+        say(f"{moments} moments, {sum(bool(each.acknowledged) for each in bench.ledger.events.values())} events")
+        for number, (moment, cell) in enumerate(drawn):
+            found = bench.run(cell, moment, moments)
+            table[str(cell), "runs"] += 1
+            table.update((str(cell), note) for note in {*found.notes})
+            report.add("runs", {"failed" if found.violations else "passed": 1})
+            report.add("restores", {str(cell): 1})
+            if found.violations:
+                failed += 1
+                kept = directory / f"failed-{number}"
+                shutil.copytree(directory / "nodes", kept)
+                say(*(f"WRONG: moment {moment}: {cell}: {line}" for line in found.violations), f"kept: {kept}")
+                report.blame(found.violations, command=f"--only '{cell}' --moments {moments}", moment=moment)
+            report.write()
+    finally:
+        with redirect_stdout(StringIO()):
+            bench.processes.close()
+    for cell in dict.fromkeys(str(cell) for _, cell in drawn):
+        notes = ", ".join(f"{note} {count}" for (name, note), count in sorted(table.items()) if name == cell)
+        say(f"{cell:40} {notes}")
+    say(f"{len(drawn)} restores, {failed} failed{f'; logs and databases: {directory}' if failed else ''}")
+    if not failed:
+        shutil.rmtree(directory)
+    return not failed
