@@ -32,7 +32,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,9 +41,6 @@ from tests.support.tether import tethered
 
 ROOT = Path(__file__).parents[2]
 PRELOADED = ("eventd.cli.routerd_eventd", "eventd.cli.routerctl")
-_ROOMS = ("api", "cli.daemon", "cli.gateway", "cli.program", "cli.terminal", "net", "node", "observe", "store")
-"""Modules that nearly every command imports after it has parsed its arguments."""
-_LIBRARIES = ("alembic.command", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite")
 _PR_SET_PDEATHSIG = 1
 _READ_BY_THE_INTERPRETER = ("PYTHON", "LC_", "LANG", "LD_", "COVERAGE_")
 _SET_CHILD_SUBREAPER = 36
@@ -367,17 +364,12 @@ def _standard_stream(fd: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
     )
 
 
-def _modules() -> Iterator[str]:
-    files = (file for room in _ROOMS for file in (ROOT / "eventd" / room.replace(".", "/")).rglob("*.py"))
-    return (".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in files)
-
-
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest, whose end ends this process
     gc.disable()  # what is imported stays
-    for module in (*PRELOADED, *_LIBRARIES, *_modules()):
-        with contextlib.suppress(ImportError):  # an optional package that is not installed
-            importlib.import_module(module)
+    for module in PRELOADED:
+        importlib.import_module(module)
+    importlib.import_module("tests.support.fork_preparation").prepare()
     gc.collect()
     gc.freeze()
     request = _serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), tether=True)

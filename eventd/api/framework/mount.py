@@ -65,11 +65,11 @@ def make_app(
             handler = _serve_operation(route, endpoint, endpoint.params, context, admission, stopping)
         else:
             handler = _serve_call(route, endpoint, context, admission, clock, acting)
-        app.router.add_route(route.method, _pattern(route), traced(route, handler))
+        app.router.add_route(route.method, aiohttp_path(route), traced(route, handler))
     return app
 
 
-def _pattern(route: Route) -> str:
+def aiohttp_path(route: Route) -> str:
     """Return the path of a route as the router of aiohttp takes it."""
     path = re.sub(r"{(\w+)}$", r"{\1:.+}", route.path) if route.deep else route.path
     return re.sub(r"{(\w+)}", r"{\1:[^/]+}", path)
