@@ -215,7 +215,7 @@ SEEDS ?= 50
 FROM ?= 1
 JOBS ?= 1
 
-simulate: venv ## whole nodes on virtual time with faults (SEEDS=50 FROM=1 JOBS=1; ARGS="--seed 4711 --trace" repeats one)
+simulate: venv ## whole nodes on virtual time with faults (SEEDS=50 FROM=1 JOBS=1; ARGS="--report FILE" continues a campaign, ARGS="--seed 4711 --trace" repeats a run)
 	@$(WITH_SCRATCH) $(BIN)/routerd-eventd simulate $(if $(findstring --seed,$(ARGS)),,--seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)) $(ARGS)
 
 spark-zip: venv-audit ## what a Spark cluster is given, in build/spark: our code as a zip, what it needs as an archive

@@ -305,6 +305,12 @@ def simulate(
         ),
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes that share the runs.")] = 1,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", metavar="FILE", help="Keep the results in this file, and play only seeds that it does not have."
+        ),
+    ] = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
     """Run whole nodes on virtual time with faults, and check that nothing is lost; exits with status 4 otherwise.
@@ -318,13 +324,13 @@ def simulate(
     if seed is None and plan is None and (trace or shrink):
         raise typer.BadParameter(f"{'--trace' if trace else '--shrink'} is for one run: name it with --seed or --plan")
     if seed is not None or plan is not None:
-        of_many = {"seeds": "--seeds", "first": "--from", "jobs": "--jobs", "output": "-o"}
+        of_many = {"seeds": "--seeds", "first": "--from", "jobs": "--jobs", "report": "--report", "output": "-o"}
         for name, option in of_many.items():
             if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
                 raise typer.BadParameter(f"--seed and --plan play one run, and show it as text: leave out {option}")
         simulation.run_one(seed, plan, trace=trace, shrink=shrink)
         return
-    simulation.run_seeds(first, seeds, jobs=jobs, output=output)
+    simulation.run_seeds(first, seeds, jobs=jobs, output=output, file=report)
 
 
 @app.command(cls=Command)

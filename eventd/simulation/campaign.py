@@ -1,73 +1,139 @@
-"""A campaign: many runs one after the other, and what they found together."""
+"""A campaign: many runs, and what they found together."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
 
 from eventd.runtime.clock import cpu_seconds
-from eventd.simulation.checks.violation import Violation
+from eventd.simulation.faults.pairs import PAIRS
 from eventd.simulation.plan import SimulationPlan, draw_plan
 from eventd.simulation.run import SimulationResult, play
 from eventd.simulation.world.sqlite_library import load_library
 
+RARE_RUNS: Final = 1000
+"""From so many runs on, a campaign that has never taken a rare branch has failed."""
 
-@dataclass(slots=True)
-class CampaignResult:
-    """The sums over the runs of a campaign; those that did not count are in `runs` and in `idle`."""
 
+class FoundViolation(msgspec.Struct, frozen=True):
+    """A violation with the seed of its run; `at` is in virtual seconds since the begin of the run."""
+
+    seed: int
+    invariant: str
+    node: str
+    at: float
+    detail: str
+
+
+class CampaignResult(msgspec.Struct, rename="camel"):
+    """The sums over the runs of a campaign, in the form of its JSON.
+
+    Each run either has a violation, or was too idle to count, or counts.
+    """
+
+    seeds: list[tuple[int, int]] = []
+    """The seeds of the runs, as ranges from the first to the last one, ascending and apart."""
     runs: int = 0
-    idle: int = 0
-    acknowledged: int = 0
+    counted_runs: int = 0
+    idle_runs: int = 0
+    acknowledged_events: int = 0
+    batches: int = 0
+    """Batches for which their sender has a receipt."""
     kills: int = 0
     power_losses: int = 0
-    faults: dict[str, int] = field(default_factory=dict)
-    branches: dict[str, int] = field(default_factory=dict)
-    violations: list[tuple[int, Violation]] = field(default_factory=list)
-    """Each with its seed."""
-    sums: dict[int, int] = field(default_factory=dict)
-    """What identifies the steps of each run, by seed."""
-    cpu_seconds: float = 0.0
+    shapes: dict[str, int] = {}
+    """Runs by the shape of their topology."""
+    faults: dict[str, int] = {}
+    fault_pairs: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PAIRS, 0))
+    """In how many runs two kinds of faults met."""
+    branches: dict[str, int] = {}
+    violations: list[FoundViolation] = []
+    cpu_minutes: float = 0.0
+    sum: str = "00000000"
+    """Identifies the steps of all runs, in whatever order they were played."""
 
     def add(self, result: SimulationResult) -> None:
         """Add one run."""
+        self._add_seed(result.seed)
         self.runs += 1
-        self.idle += not (result.counts or result.violations)
-        self.acknowledged += result.acknowledged
+        self.idle_runs += not (result.counts or result.violations)
+        self.counted_runs += result.counts and not result.violations
+        self.acknowledged_events += result.acknowledged
+        self.batches += result.batches
         self.kills += result.kills
         self.power_losses += result.power_losses
-        self.violations += [(result.seed, violation) for violation in result.violations]
-        self.sums[result.seed] = result.sum
-        for kind, count in result.faults.items():
-            self.faults[kind] = self.faults.get(kind, 0) + count
-        for name, count in result.branches.items():
-            self.branches[name] = self.branches.get(name, 0) + count
+        self.cpu_minutes += result.cpu_seconds / 60
+        self.sum = f"{int(self.sum, 16) + crc32(f'{result.seed} {result.sum}'.encode()) & 0xFFFFFFFF:08x}"
+        found = [
+            FoundViolation(result.seed, each.invariant, each.host, each.at, each.detail) for each in result.violations
+        ]
+        self.violations = sorted(self.violations + found, key=lambda each: each.seed)
+        _count(self.shapes, {result.shape: 1})
+        _count(self.faults, result.faults)
+        _count(self.fault_pairs, dict.fromkeys(result.pairs, 1))
+        _count(self.branches, result.branches)
+
+    def _add_seed(self, seed: int) -> None:
+        numbers = sorted([*self.seeds, (seed, seed)])
+        merged = [numbers[0]]
+        for first, last in numbers[1:]:
+            if first == merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], last)
+            else:
+                merged.append((first, last))
+        self.seeds = merged
+
+    def has(self, seed: int) -> bool:
+        """Return whether the seed was played."""
+        return any(first <= seed <= last for first, last in self.seeds)
+
+    @property
+    def failed_runs(self) -> int:
+        """Return how many runs have violations."""
+        return len({each.seed for each in self.violations})
 
     @property
     def runs_per_cpu_minute(self) -> float:
         """Return how many runs a minute of processor time takes."""
-        return 60 * self.runs / self.cpu_seconds if self.cpu_seconds else 0.0
+        return self.runs / self.cpu_minutes if self.cpu_minutes else 0.0
+
+    @property
+    def never_taken(self) -> list[str]:
+        """Return the rare branches that no run has taken."""
+        return [name for name, count in self.branches.items() if not count]
+
+    @property
+    def failure(self) -> str:
+        """Return why the campaign has failed; empty if it has not."""
+        if self.violations:
+            return f"{self.failed_runs} of {self.runs} runs failed"
+        if self.idle_runs == self.runs:
+            return f"all {self.runs} runs were too idle to count: they prove nothing"
+        if self.runs >= RARE_RUNS and self.never_taken:
+            return f"{self.runs} runs have never taken: {', '.join(self.never_taken)}"
+        return ""
+
+    @property
+    def hint(self) -> str:
+        """Return what to do about the failure."""
+        if self.violations:
+            return "repeat one with --seed and --trace"
+        return "play more seeds with --seeds"
 
     def to_object(self) -> dict[str, Any]:
         """Return the result as JSON."""
-        return {
-            "runs": self.runs,
-            "idleRuns": self.idle,
-            "acknowledgedEvents": self.acknowledged,
-            "kills": self.kills,
-            "powerLosses": self.power_losses,
-            "faults": dict(sorted(self.faults.items())),
-            "branches": self.branches,
-            "violations": [
-                {"seed": seed, "invariant": each.invariant, "node": each.host, "at": each.at, "detail": each.detail}
-                for seed, each in self.violations
-            ],
-            "sums": {str(seed): f"{number:08x}" for seed, number in self.sums.items()},
-            "runsPerCpuMinute": round(self.runs_per_cpu_minute, 1),
-        }
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found | {"runsPerCpuMinute": round(self.runs_per_cpu_minute, 1)}
+
+
+def _count(counts: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        counts[name] = counts.get(name, 0) + count
 
 
 def require_machine() -> None:
@@ -75,20 +141,25 @@ def require_machine() -> None:
     load_library()
 
 
-def run_campaign(
-    seeds: Iterable[int], within: Path | None = None, report: Callable[[SimulationResult], None] = lambda _: None
-) -> CampaignResult:
-    """Play the plans of these seeds; `report` is called after each. `within`: the folder for the nodes' files."""
-    found = CampaignResult()
+def play_seeds(seeds: Iterable[int], within: Path | None = None) -> Iterator[SimulationResult]:
+    """Yield the result of each seed's plan. `within`: the folder for the nodes' files."""
     gc.collect()
     gc.freeze()  # what is imported lives as long as the process: the collection after each run need not look at it
-    begun = cpu_seconds()
     for seed in seeds:
+        begun = cpu_seconds()
         result = play(draw_plan(seed), within=within)
-        found.add(result)
-        found.cpu_seconds = cpu_seconds() - begun
-        report(result)
-    return found
+        result.cpu_seconds = cpu_seconds() - begun
+        yield result
+
+
+def result_to_json(result: SimulationResult) -> bytes:
+    """Return the result of a run as one line of JSON, for the process that asked for it."""
+    return msgspec.json.encode(result)
+
+
+def result_from_json(line: bytes) -> SimulationResult:
+    """Return the result that `result_to_json` has written."""
+    return msgspec.json.decode(line, type=SimulationResult)
 
 
 def trace_plan(plan: SimulationPlan, write: Callable[[str], None], within: Path | None = None) -> SimulationResult:

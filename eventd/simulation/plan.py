@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from eventd.simulation.faults.fault import Fault, draw_faults
-from eventd.simulation.load.kinds import draw_load
+from eventd.errors import Invalid
+from eventd.simulation.faults.fault import OF_PATHS, Fault, FaultKind, draw_faults
+from eventd.simulation.load.kinds import KINDS, draw_load
 from eventd.simulation.load.step import LoadStep
 from eventd.simulation.world.streams import ChanceStreams
-from eventd.simulation.world.topology import Topology, draw_topology
+from eventd.simulation.world.topology import Topology, client_of, draw_topology
 
 LENGTHS: Final = (6.0, 12.0, 30.0)
 """The lengths of loads, in seconds."""
@@ -48,5 +49,29 @@ def draw_plan(seed: int, kinds: Collection[str] = ()) -> SimulationPlan:
 
 
 def plan_from_json(text: bytes) -> SimulationPlan:
-    """Return the plan that `to_json` has written; a kept one says more of itself. Raises `msgspec.DecodeError`."""
-    return msgspec.json.decode(text, type=SimulationPlan)
+    """Return the plan that `to_json` has written; a kept one says more of itself.
+
+    Raises `msgspec.DecodeError`, and `Invalid` for a kind or a node that does not exist.
+    """
+    plan = msgspec.json.decode(text, type=SimulationPlan)
+    for place, found, known, what in _names_in(plan):
+        if found not in known:
+            raise Invalid(f"{place}: '{found}' is not {what}", hint=f"write one of {', '.join(known)}")
+    return plan
+
+
+def _names_in(plan: SimulationPlan) -> Iterator[tuple[str, str, Collection[str], str]]:
+    """Yield the kinds and nodes that a plan names: where, the name, those that exist, and what it has to be."""
+    nodes = plan.topology.nodes
+    kind, node, other = "a kind of load", "a node of the topology", "a node of the topology or its client"
+    for number, link in enumerate(plan.topology.links):
+        yield f"topology.links[{number}].source", link.source, nodes, node
+        yield f"topology.links[{number}].dest", link.dest, nodes, node
+    for number, step in enumerate(plan.load):
+        yield f"load[{number}].kind", step.kind, KINDS, kind
+        yield f"load[{number}].host", step.host, nodes, node
+    for number, fault in enumerate(plan.faults):
+        yield f"faults[{number}].kind", fault.kind, [*FaultKind], "a kind of fault"
+        yield f"faults[{number}].target", fault.target, nodes, node
+        if fault.other or fault.kind in OF_PATHS:
+            yield f"faults[{number}].other", fault.other, [*nodes, *map(client_of, nodes)], other

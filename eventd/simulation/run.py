@@ -26,6 +26,7 @@ from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import TopicReference, losable_epochs
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.faults.inflict import Misfortune, NoStart
+from eventd.simulation.faults.pairs import pairs_that_met
 from eventd.simulation.load.kinds import look_at, perform_load
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.world.loop import BEGIN, Stuck
@@ -50,7 +51,12 @@ class SimulationResult:
     units_acknowledged: int = 0
     delivered: int = 0
     """Batches that were delivered between two faults."""
+    batches: int = 0
+    """Batches for which a sender has a receipt."""
+    shape: str = ""
     faults: dict[str, int] = field(default_factory=dict)
+    pairs: list[str] = field(default_factory=list)
+    """The pairs of kinds of faults that met."""
     branches: dict[str, int] = field(default_factory=dict)
     """How often each rare branch was taken."""
     kills: int = 0
@@ -59,6 +65,7 @@ class SimulationResult:
     seconds: float = 0.0
     """Virtual seconds."""
     sum: int = 0
+    cpu_seconds: float = 0.0
 
     @property
     def counts(self) -> bool:
@@ -150,6 +157,7 @@ class SimulationRun:
         for tables in stored.values():
             found += tables.violations()
             self.result.delivered += tables.delivered(*self._span)
+            self.result.batches += len(tables.settled_batches())
         found += differences(stored, topology, at)
         return found
 
@@ -170,10 +178,11 @@ class SimulationRun:
 
     def _figures(self) -> None:
         found, world = self.result, self.world
+        found.shape = self.plan.topology.shape
         found.units = sum(step.kind == "emit" for step in self.plan.load)
         good = [asked for asked in world.journal.of("emit") if asked.is_good]
         found.units_acknowledged = len(good)
-        found.faults = self.misfortune.inflicted
+        found.faults, found.pairs = self.misfortune.inflicted, pairs_that_met(self.misfortune.times)
         found.kills, found.power_losses = world.journal.count("kill"), world.journal.count("power")
         found.steps, found.sum = world.loop.steps, world.loop.sum
         found.seconds = world.loop.time() - BEGIN

@@ -534,7 +534,7 @@ RULES = [
             "eventd/cli/demo/nodes.py": "starts nodes, and the commands that it shows, as a user does",
             "eventd/bench/nodes.py": "starts the nodes that it measures, as a user does",
             "eventd/cli/gateway/key_command.py": "asks the operator's program for a key, and waits for it",
-            "eventd/cli/simulate/processes.py": "runs itself on parts of the seeds, and waits for the results",
+            "eventd/cli/simulate/processes.py": "plays seeds in processes of their own, and waits for the results",
             "eventd/cli/support/journal.py": "asks the service manager's journal, and waits for it for 30 s",
             "eventd/cli/terminal/editor.py": "opens the operator's editor, and waits until it ends",
             "eventd/audit/spark/java.py": "asks Java for its version, and waits for the answer",

@@ -1,88 +1,100 @@
-"""Plays the seeds of a campaign in several processes, each of which runs the same command on a part of them."""
+"""Plays seeds in several processes, each of which gets the next seed as soon as it has played one."""
 
 from __future__ import annotations
 
-import json
+import os
+import selectors
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import IO, Final, cast
 
 from eventd.errors import EventdError
 from eventd.settings.environment import unseeded_environment
 
 TERMINATE_SECONDS: Final = 10.0
 """How long a process may take to end after a signal."""
-_SUMS: Final = ("runs", "idleRuns", "acknowledgedEvents", "kills", "powerLosses")
+AHEAD: Final = 2
+"""How many seeds a process is given: it need not wait for the next one."""
 
 
-def run_in_processes(first: int, seeds: int, jobs: int, within: Path | None) -> dict[str, Any]:
-    """Return the result of `seeds` seeds from `first` on as one object. Raises `EventdError` if a process fails.
+@dataclass(slots=True)
+class _Player:
+    """A process that plays seeds: those that it was given and has not answered, and the begin of its next answer."""
+
+    process: subprocess.Popen[bytes]
+    seeds: deque[int] = field(default_factory=deque)
+    text: bytes = b""
+
+    def give(self, seed: int | None) -> None:
+        """Give it a seed; None: there are no more."""
+        if seed is None:
+            return
+        self.seeds.append(seed)
+        questions = cast("IO[bytes]", self.process.stdin)
+        with suppress(BrokenPipeError):  # it has ended, and so has what it answers
+            questions.write(b"%d\n" % seed)
+            questions.flush()
+
+    def answers(self) -> list[bytes]:
+        """Return the answers that have arrived. Raises `EventdError` if the process has ended."""
+        received = os.read(cast("IO[bytes]", self.process.stdout).fileno(), 1 << 16)
+        if not received:
+            status, seeds = self.process.wait(), " and ".join(map(str, self.seeds))
+            raise EventdError(f"the process for seeds {seeds} ended with status {status} and without a result")
+        *lines, self.text = (self.text + received).split(b"\n")
+        return lines
+
+
+def play_in_processes(seeds: Sequence[int], jobs: int, within: Path | None) -> Iterator[bytes]:
+    """Yield the result of each seed as JSON, as soon as it was played. Raises `EventdError` if a process fails.
 
     Their files are in one folder below `within`, which is removed however they end.
     """
-    share = -(-seeds // jobs)
-    parts = [(begin, min(share, first + seeds - begin)) for begin in range(first, first + seeds, share)]
+    left = iter(seeds)
     with ExitStack() as stack:
         folder = stack.enter_context(
             TemporaryDirectory(prefix="eventd-simulation-", dir=within, ignore_cleanup_errors=True)
         )
-        running = list[subprocess.Popen[bytes]]()
-        stack.callback(_end, running)
-        for begin, count in parts:
-            running.append(_start(begin, count, folder))
-        outputs = [process.communicate()[0] for process in running]
-    results = []
-    for (begin, count), text, process in zip(parts, outputs, running, strict=True):
+        players: list[_Player] = []
+        stack.callback(_end, players)
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for _ in range(min(jobs, len(seeds))):
+            players.append(_start(folder))
+            selector.register(cast("IO[bytes]", players[-1].process.stdout), selectors.EVENT_READ, players[-1])
+        for player in players * AHEAD:
+            player.give(next(left, None))
+        while any(player.seeds for player in players):
+            for key, _ in selector.select():
+                player = key.data
+                for line in player.answers():
+                    player.seeds.popleft()
+                    player.give(next(left, None))
+                    yield line
+
+
+def _start(folder: str) -> _Player:
+    command = [sys.executable, "-m", "eventd.cli.simulate.player", folder]
+    pipe, environment = subprocess.PIPE, unseeded_environment(folder)
+    # In a group of its own: Ctrl-C ends this process, and this process ends it.
+    return _Player(subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, process_group=0))
+
+
+def _end(players: list[_Player]) -> None:
+    """End the processes, also in the middle of a run."""
+    for player in players:
+        player.process.terminate()  # does nothing to one that has ended
+    for player in players:
         try:
-            results.append(json.loads(text))
-        except ValueError:
-            raise EventdError(
-                f"the process for seeds {begin} to {begin + count - 1} ended with status {process.returncode} and"
-                " without a result"
-            ) from None
-    return _together(results)
-
-
-def _start(first: int, seeds: int, folder: str) -> subprocess.Popen[bytes]:
-    words = ["simulate", "--from", str(first), "--seeds", str(seeds), "-o", "json"]
-    command = [sys.executable, "-m", "eventd.cli.routerd_eventd", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env=unseeded_environment(folder))
-
-
-def _end(running: list[subprocess.Popen[bytes]]) -> None:
-    """End the processes that have not ended, also in the middle of a run."""
-    for process in running:
-        process.terminate()  # does nothing to one that has ended
-    for process in running:
-        try:
-            process.wait(TERMINATE_SECONDS)
+            player.process.wait(TERMINATE_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-def _together(results: list[dict[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {name: sum(each[name] for each in results) for name in _SUMS}
-    minutes = sum(each["runs"] / each["runsPerCpuMinute"] for each in results if each["runsPerCpuMinute"])
-    return {
-        **found,
-        "faults": dict(sorted(_add_up("faults", results).items())),
-        "branches": _add_up("branches", results),
-        "violations": [violation for each in results for violation in each["violations"]],
-        "sums": {seed: number for each in results for seed, number in each["sums"].items()},
-        "runsPerCpuMinute": round(found["runs"] / minutes, 1) if minutes else 0.0,
-    }
-
-
-def _add_up(name: str, results: list[dict[str, Any]]) -> dict[str, int]:
-    """Return the sums of counts by their names."""
-    found: dict[str, int] = {}
-    for each in results:
-        for one, count in each[name].items():
-            found[one] = found.get(one, 0) + count
-    return found
+            player.process.kill()
+            player.process.wait()
+        for pipe in (player.process.stdin, player.process.stdout):
+            with suppress(BrokenPipeError):
+                cast("IO[bytes]", pipe).close()

@@ -2,51 +2,65 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from eventd.cli.simulate.processes import run_in_processes
+from eventd.cli.simulate.processes import play_in_processes
 from eventd.cli.terminal.output import Format, Output
-from eventd.errors import CheckFailed, EventdError
+from eventd.errors import CheckFailed, EventdError, Invalid
 from eventd.settings.environment import scratch_folder, unseeded_environment
 
 if TYPE_CHECKING:  # it loads the node
+    from eventd.simulation.campaign import CampaignResult
     from eventd.simulation.plan import SimulationPlan
+    from eventd.simulation.run import SimulationResult
 
 MEMORY: Final = Path("/dev/shm")
 """Where the files of nodes are kept, unless TMPDIR says where: in memory, because the simulation is the disk."""
 
 
-def run_seeds(first: int, seeds: int, *, jobs: int, output: Format) -> None:
+def run_seeds(first: int, seeds: int, *, jobs: int, output: Format, file: Path | None = None) -> None:
     """Play the plans of `seeds` seeds from `first` on, in `jobs` processes. Raises `CheckFailed` for a violation.
 
-    Without one, it raises `CheckFailed` too if no run was busy enough to count.
+    Without one, it raises `CheckFailed` too if no run was busy enough to count, or if many runs have never taken a rare
+    branch. With `file`, the report in it is continued: seeds that it has are not played again.
     """
     fix_hash_seed()
-    from eventd.simulation.campaign import failure_lines, require_machine, run_campaign
-    from eventd.simulation.run import SimulationResult
+    from eventd.simulation.campaign import failure_lines, require_machine
+    from eventd.simulation.report import CampaignReport
 
     require_machine()
-    if jobs > 1:
-        found = run_in_processes(first, seeds, jobs, _folder())
-    else:
-
-        def report(result: SimulationResult) -> None:
+    report = CampaignReport.open(file)
+    found = report.result
+    sums: dict[str, str] = {}
+    left = [seed for seed in range(first, first + seeds) if not found.has(seed)]
+    with closing(_results(left, jobs)) as results:
+        for result in results:
+            report.add(result)
+            sums[str(result.seed)] = f"{result.sum:08x}"
             for line in failure_lines(result):
                 print(line, file=sys.stderr, flush=True)
+    if output in ("json", "yaml"):
+        shown = report.to_object() if file is not None else found.to_object() | {"sums": sums}
+        Output(output, headers=True, colour=False).value(shown)
+    else:
+        print("\n".join(_summary(found)))
+    if found.failure:
+        raise CheckFailed(found.failure, hint=found.hint)
 
-        found = run_campaign(range(first, first + seeds), within=_folder(), report=report).to_object()
-    _show(found, output)
-    if found["violations"]:
-        failed = len({each["seed"] for each in found["violations"]})
-        raise CheckFailed(f"{failed} of {found['runs']} runs failed", hint="repeat one with --seed and --trace")
-    if found["idleRuns"] == found["runs"]:
-        raise CheckFailed(
-            f"all {found['runs']} runs were too idle to count: they prove nothing", hint="play more seeds with --seeds"
-        )
+
+def _results(seeds: list[int], jobs: int) -> Generator[SimulationResult, None, None]:
+    from eventd.simulation.campaign import play_seeds, result_from_json
+
+    if jobs > 1:
+        yield from map(result_from_json, play_in_processes(seeds, jobs, _folder()))
+    else:
+        yield from play_seeds(seeds, _folder())
 
 
 def run_one(seed: int | None, file: Path | None, *, trace: bool, shrink: bool) -> None:
@@ -69,6 +83,11 @@ def run_one(seed: int | None, file: Path | None, *, trace: bool, shrink: bool) -
     print(f"{steps}, sum {result.sum:08x}; {result.acknowledged} events acknowledged", flush=True)
     for violation in result.violations:
         print(violation, file=sys.stderr, flush=True)
+    if not (result.violations or result.counts):
+        idle = "the run was too idle to count: it proves nothing"
+        if file is None:
+            raise CheckFailed(idle, hint="play more seeds with --seeds")
+        print(idle, file=sys.stderr)  # as a small plan may be that was kept because it failed once
     if not result.violations:
         return
     if shrink:
@@ -85,6 +104,8 @@ def _read_plan(file: Path) -> SimulationPlan:
         return plan_from_json(file.read_bytes())
     except (OSError, msgspec.DecodeError) as error:
         raise EventdError(f"{file} cannot be read as a plan: {error}", hint="--shrink writes plans") from None
+    except Invalid as error:
+        raise Invalid(f"{file}: {error.message}", hint=error.hint) from None
 
 
 def _shrink(plan: SimulationPlan, invariant: str) -> None:
@@ -94,9 +115,21 @@ def _shrink(plan: SimulationPlan, invariant: str) -> None:
         print(f"still violates {invariant}: {_size(smaller)}", file=sys.stderr, flush=True)
 
     smallest = shrink_failure(plan, invariant, _folder(), report)
-    file = Path(f"plan-{plan.seed}.json")
-    file.write_bytes(smallest.to_json() + b"\n")
+    file = _write_anew(f"plan-{plan.seed}", smallest.to_json() + b"\n")
     print(f"{file}: {_size(smallest)}; repeat it with routerd-eventd simulate --plan {file} --trace")
+
+
+def _write_anew(name: str, content: bytes) -> Path:
+    """Write a JSON file of the first free name, and return it: another plan must not be overwritten."""
+    for number in itertools.count(1):
+        file = Path(f"{name}.json" if number == 1 else f"{name}-{number}.json")
+        try:
+            with file.open("xb") as new:
+                new.write(content)
+            break
+        except FileExistsError:
+            continue
+    return file
 
 
 def _size(plan: SimulationPlan) -> str:
@@ -121,25 +154,16 @@ def _folder() -> Path | None:
     return MEMORY if os.access(MEMORY, os.W_OK) else None
 
 
-def _show(found: dict[str, Any], output: Format) -> None:
-    out = Output(output, headers=True, colour=False)
-    if out.is_document:
-        out.value(found)
-        return
-    for line in _summary(found):
-        print(line)
-
-
-def _summary(found: dict[str, Any]) -> Iterator[str]:
-    failed = len({each["seed"] for each in found["violations"]})
+def _summary(found: CampaignResult) -> Iterator[str]:
     yield (
-        f"{found['runs']} runs, {failed} with violations, {found['idleRuns']} too idle to count;"
-        f" {found['acknowledgedEvents']} events acknowledged; {found['kills']} kills,"
-        f" {found['powerLosses']} power losses; {found['runsPerCpuMinute']:.0f} runs per CPU minute"
+        f"{found.runs} runs, {found.failed_runs} with violations, {found.idle_runs} too idle to count;"
+        f" {found.acknowledged_events} events acknowledged, {found.batches} batches; {found.kills} kills,"
+        f" {found.power_losses} power losses; {found.runs_per_cpu_minute:.0f} runs per CPU minute; sum {found.sum}"
     )
-    yield "faults: " + ", ".join(f"{count} {kind}" for kind, count in found["faults"].items())
-    taken = [f"{count} {name}" for name, count in found["branches"].items() if count]
+    yield "faults: " + ", ".join(f"{count} {kind}" for kind, count in sorted(found.faults.items()))
+    met = [name for name, count in found.fault_pairs.items() if count]
+    yield f"pairs of kinds that met: {len(met)} of {len(found.fault_pairs)}"
+    taken = [f"{count} {name}" for name, count in found.branches.items() if count]
     yield "rare branches: " + (", ".join(taken) or "none")
-    never = [name for name, count in found["branches"].items() if not count]
-    if never:
-        yield "never taken: " + ", ".join(never)
+    if found.never_taken:
+        yield "never taken: " + ", ".join(found.never_taken)

@@ -30,6 +30,8 @@ class FaultKind(StrEnum):
 
 
 AIMED: Final = (FaultKind.AT_JOB, FaultKind.AT_ANSWER)
+OF_PATHS: Final = (FaultKind.WALL, FaultKind.CUT, FaultKind.SLOW)
+"""The kinds that concern what goes from one machine to another."""
 RATES: Final = (10.0, 10.0, 20.0)
 """The mean number of faults in a run with `USUAL_KINDS` kinds."""
 USUAL_KINDS: Final = 5

@@ -32,6 +32,8 @@ class Misfortune:
     def __init__(self, world: SimulatedWorld, faults: Sequence[Fault]) -> None:
         self.inflicted: dict[str, int] = {}
         """How many faults of each kind had an effect."""
+        self.times: list[tuple[float, str]] = []
+        """When each of them began, and its kind."""
         self.bad_disks: dict[str, None] = {}
         """The machines whose disks have failed."""
         self._world = world
@@ -91,6 +93,7 @@ class Misfortune:
 
     def _count(self, fault: Fault) -> None:
         self._world.loop.note(f"fault {fault}")
+        self.times.append((self._world.loop.time(), fault.kind))
         self.inflicted[fault.kind] = self.inflicted.get(fault.kind, 0) + 1
 
     async def _fell(self, machine: Machine, how: str, fault: Fault) -> None:

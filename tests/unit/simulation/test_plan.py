@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import pytest
 
+from eventd.errors import Invalid
 from eventd.simulation.faults.fault import FaultKind
 from eventd.simulation.plan import draw_plan, plan_from_json
 from eventd.simulation.world.topology import SHAPES, PlannedLink, Topology
@@ -22,6 +25,24 @@ def test_a_seed_gives_one_plan() -> None:
 def test_a_plan_is_the_same_after_json(seed: int) -> None:
     plan = draw_plan(seed)
     assert plan_from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value", "place"),
+    [
+        ("load", "kind", "emti", "load[0].kind: 'emti' is not a kind of load"),
+        ("load", "host", "z", "load[0].host: 'z' is not a node"),
+        ("faults", "kind", "flood", "faults[0].kind: 'flood' is not a kind of fault"),
+        ("faults", "target", "z", "faults[0].target: 'z' is not a node"),
+        ("faults", "other", "z", "faults[0].other: 'z' is not a node of the topology or its client"),
+    ],
+)
+def test_a_plan_that_names_what_does_not_exist_is_refused(part: str, name: str, value: str, place: str) -> None:
+    plan = json.loads(draw_plan(7).to_json())
+    plan[part][0][name] = value
+    with pytest.raises(Invalid, match=re.escape(place)) as caught:
+        plan_from_json(json.dumps(plan).encode())
+    assert caught.value.hint.startswith("write one of ")
 
 
 def test_the_plans_of_some_seeds_cover_every_shape_and_every_fault() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sqlite3
 import json
+import selectors
 import signal
 import subprocess
 import sys
@@ -14,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from eventd.cli.program.exits import ExitCode, exit_code
 from eventd.cli.routerd_eventd_commands import app
-from eventd.cli.simulate import simulate
-from eventd.cli.simulate.processes import run_in_processes
+from eventd.cli.simulate import processes, simulate
+from eventd.cli.simulate.processes import play_in_processes
 from eventd.errors import CheckFailed, EventdError
 from eventd.simulation import run, shrinking
 from eventd.simulation.checks.violation import Violation
@@ -68,10 +69,12 @@ def test_a_plan_that_fails_is_shrunk_to_a_file_that_can_be_played(
     monkeypatch.chdir(tmp_path)
     forget_ids(monkeypatch)
     monkeypatch.setattr(shrinking, "play", _fails_with_two_faults)
-    assert "plan-2.json: 2 nodes, 0 steps of load, 2 faults" in call("--seed", "2", "--shrink").stdout
-    done = call("--plan", "plan-2.json")
+    Path("plan-2.json").write_text("another plan")
+    assert "plan-2-2.json: 2 nodes, 0 steps of load, 2 faults" in call("--seed", "2", "--shrink").stdout
+    done = call("--plan", "plan-2-2.json")
     assert done.stdout.startswith("seed 2: pair, ")
     assert len(done.stdout.splitlines()) == 4
+    assert Path("plan-2.json").read_text() == "another plan", "a file that exists is left alone"
 
 
 def _fails_with_two_faults(plan: SimulationPlan, **_more: object) -> SimulationResult:
@@ -86,13 +89,20 @@ def test_a_file_without_a_plan_is_an_error(tmp_path: Path) -> None:
     assert "cannot be read as a plan" in str(done.exception)
 
 
-def test_processes_share_the_runs() -> None:
-    found = json.loads(call("--from", "2", "--seeds", "2", "--jobs", "2", "-o", "json").stdout)
-    assert (found["runs"], found["violations"], sorted(found["sums"])) == (2, [], ["2", "3"])
+def test_processes_share_the_runs_and_a_report_is_continued(tmp_path: Path) -> None:
+    file = tmp_path / "campaign.json"
+    call("--from", "2", "--seeds", "1", "--report", str(file))
+    done = call("--from", "2", "--seeds", "3", "--jobs", "2", "-o", "json", "--report", str(file))
+    assert (done.exit_code, done.stderr) == (ExitCode.OK, "")
+    assert json.loads(done.stdout) == json.loads(file.read_bytes())
+    found = json.loads(done.stdout)["result"]
+    assert (found["seeds"], found["runs"], found["violations"]) == ([[2, 4]], 3, [])
     assert sum(found["branches"].values()) > 0
 
 
-@pytest.mark.parametrize("words", [("-o", "json"), ("--jobs", "1"), ("--seeds", "50"), ("--from", "1")])
+@pytest.mark.parametrize(
+    "words", [("-o", "json"), ("--report", "f.json"), ("--jobs", "1"), ("--seeds", "50"), ("--from", "1")]
+)
 def test_one_seed_takes_no_options_of_many(words: tuple[str, ...]) -> None:
     done = call("--seed", "2", *words)
     assert done.exit_code == ExitCode.USAGE
@@ -102,6 +112,13 @@ def test_one_seed_takes_no_options_of_many(words: tuple[str, ...]) -> None:
 def test_runs_that_are_all_too_idle_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "LEAST_ACKNOWLEDGED", 2)
     done = call("--from", "2", "--seeds", "1")
+    assert isinstance(done.exception, CheckFailed)
+    assert "too idle to count" in str(done.exception)
+
+
+def test_one_run_that_is_too_idle_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "LEAST_ACKNOWLEDGED", 2)
+    done = call("--seed", "2")
     assert isinstance(done.exception, CheckFailed)
     assert "too idle to count" in str(done.exception)
 
@@ -116,8 +133,8 @@ def test_a_python_that_cannot_simulate_is_an_error_and_not_a_failed_check(monkey
 
 def test_a_process_without_a_result_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(EventdError, match="seeds 1 to 1 ended with status 1 and without a result"):
-        run_in_processes(1, 2, 2, tmp_path)
+    with pytest.raises(EventdError, match="for seeds 1 and 3 ended with status 1 and without a result"):
+        list(play_in_processes([1, 2, 3], 2, tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -125,14 +142,20 @@ def test_an_interrupted_campaign_leaves_no_process_and_no_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     started = list[subprocess.Popen[bytes]]()
+    start = processes._start
 
-    def interrupt(self: subprocess.Popen[bytes]) -> None:
-        started.append(self)
+    def start_noted(folder: str) -> processes._Player:
+        player = start(folder)
+        started.append(player.process)
+        return player
+
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(subprocess.Popen, "communicate", interrupt)
+    monkeypatch.setattr(processes, "_start", start_noted)
+    monkeypatch.setattr(selectors.DefaultSelector, "select", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_in_processes(1, 2000, 1, tmp_path)
+        list(play_in_processes([1], 1, tmp_path))
     assert [process.returncode for process in started] == [-signal.SIGTERM]
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,130 @@
+"""The file of a campaign: it grows as runs end, and a campaign that was interrupted continues with it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import eventd
+import federation
+from eventd.errors import Conflict, Invalid
+from eventd.simulation.campaign import CampaignResult
+from eventd.simulation.run import SimulationResult
+
+
+class CampaignOrigin(msgspec.Struct, frozen=True):
+    """What the runs of one campaign have in common: results of another origin are not added to it.
+
+    `code` identifies the program's source, also where it has no commit.
+    """
+
+    version: str
+    code: str
+    python: str
+    sqlite: str
+    machine: str
+
+
+class _Stored(msgspec.Struct):
+    """The content of the file."""
+
+    origin: CampaignOrigin
+    commit: str
+    result: CampaignResult
+
+
+class CampaignReport:
+    """A campaign, and the file that it grows in; without a file, it begins anew.
+
+    `commit` is that of the clone in which it began; empty outside of one.
+    """
+
+    def __init__(self, origin: CampaignOrigin, commit: str, result: CampaignResult, file: Path | None = None) -> None:
+        self.origin = origin
+        self.commit = commit
+        self.result = result
+        self._file = file
+
+    @classmethod
+    def open(cls, file: Path | None) -> CampaignReport:
+        """Return the report in a file, or a new one if it does not exist.
+
+        Raises `Invalid` if the file is not a report, `Conflict` if its runs are of another origin, and OSError.
+        """
+        present = present_origin()
+        commit = _commit(Path(eventd.__file__).parent.parent)
+        if file is None or not file.exists():
+            report = cls(present, commit, CampaignResult(), file)
+            report._write()  # whether it can be written shows before the first run
+            return report
+        try:
+            found = msgspec.json.decode(file.read_bytes(), type=_Stored)
+        except msgspec.DecodeError as error:
+            raise Invalid(f"{file} is not the report of a campaign: {error}", hint="name another file") from None
+        for name in CampaignOrigin.__struct_fields__:
+            before, now = getattr(found.origin, name), getattr(present, name)
+            if before != now:
+                raise Conflict(
+                    f"the runs in {file} are of another origin: {name} was {before}, and is {now}",
+                    hint="begin a new campaign in another file",
+                )
+        return cls(found.origin, found.commit, found.result, file)
+
+    def add(self, result: SimulationResult) -> None:
+        """Add a run, and write the file. Raises OSError."""
+        self.result.add(result)
+        self._write()
+
+    def to_object(self) -> dict[str, Any]:
+        """Return what the file has."""
+        origin: dict[str, str] = msgspec.to_builtins(self.origin)
+        return {"origin": origin, "commit": self.commit, "result": self.result.to_object()}
+
+    def _write(self) -> None:
+        """Write the file: a reader sees the old content or the new one as a whole."""
+        if self._file is None:
+            return
+        part = self._file.with_name(f".{self._file.name}.part")
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(self.to_object())) + b"\n")
+        part.replace(self._file)
+
+
+def present_origin() -> CampaignOrigin:
+    """Return the origin of the runs of this process."""
+    cores = os.cpu_count() or 1
+    machine = f"{platform.system()} {platform.release()}, {platform.machine()}, {cores} processors"
+    version = f"{platform.python_implementation()} {platform.python_version()}"
+    return CampaignOrigin(eventd.__version__, _digest_of_code(), version, sqlite3.sqlite_version, machine)
+
+
+def _digest_of_code() -> str:
+    digest = hashlib.sha256()
+    for package in (eventd, federation):
+        root = Path(package.__file__).parent
+        for file in sorted(root.rglob("*.py")):
+            content = file.read_bytes()
+            digest.update(f"{file.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _commit(folder: Path) -> str:
+    """Return the commit of the clone in a folder; empty if it is not one."""
+    git = folder / ".git"
+    with suppress(OSError):
+        head = (git / "HEAD").read_text().strip()
+        name = head.removeprefix("ref: ")
+        if name == head:
+            return head
+        with suppress(FileNotFoundError):
+            return (git / name).read_text().strip()
+        for line in (git / "packed-refs").read_text().splitlines():
+            if line.endswith(f" {name}"):
+                return line.split()[0]
+    return ""

@@ -1,0 +1,17 @@
+"""Pairs of kinds of faults: they meet when one begins soon after the other."""
+
+from __future__ import annotations
+
+from eventd.simulation.faults.fault import FaultKind
+from eventd.simulation.faults.pairs import MEET_SECONDS, PAIRS, pairs_that_met
+
+
+def test_kinds_meet_if_one_begins_soon_after_the_other() -> None:
+    met = pairs_that_met([(1.0, "kill"), (2.0, "clock"), (2.0 + MEET_SECONDS + 0.1, "cut")])
+    assert met == ["clock + kill"]
+    assert set(met) <= set(PAIRS)
+
+
+def test_a_pair_is_counted_once_and_has_two_kinds() -> None:
+    assert pairs_that_met([(1.0, "kill"), (1.5, "kill"), (2.0, "wall"), (2.5, "kill")]) == ["kill + wall"]
+    assert len(PAIRS) == len(FaultKind) * (len(FaultKind) - 1) / 2
