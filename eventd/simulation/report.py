@@ -107,7 +107,7 @@ def present_origin() -> CampaignOrigin:
 def _digest_of_code() -> str:
     digest = hashlib.sha256()
     for package in (eventd, federation):
-        root = Path(package.__file__).parent
+        root = Path(str(package.__file__)).parent
         for file in sorted(root.rglob("*.py")):
             content = file.read_bytes()
             digest.update(f"{file.relative_to(root).as_posix()} {len(content)}\n".encode() + content)

@@ -48,7 +48,7 @@ def campaign(*runs: SimulationResult) -> CampaignResult:
 
 def test_runs_are_added_up() -> None:
     found = campaign(run_of(1), run_of(2, rewinds=1), run_of(3, idle=True)).to_object()
-    assert (found["seeds"], found["runs"], found["countedRuns"], found["idleRuns"]) == ([[1, 3]], 3, 2, 1)
+    assert (found["seeds"], found["runs"], found["countedRuns"], found["idleRuns"]) == ([(1, 3)], 3, 2, 1)
     assert (found["acknowledgedEvents"], found["batches"], found["shapes"]) == (30, 9, {"pair": 3})
     assert (found["faults"], found["branches"]) == ({"kill": 6, "wall": 3}, {"rewind": 1})
     assert found["faultPairs"]["kill + wall"] == 3
