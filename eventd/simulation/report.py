@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import federation
 from eventd.errors import Conflict, Invalid
 from eventd.simulation.campaign import CampaignResult
 from eventd.simulation.run import SimulationResult
+from eventd.store.engine.address import sqlite_version
 
 
 class CampaignOrigin(msgspec.Struct, frozen=True):
