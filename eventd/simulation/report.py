@@ -101,7 +101,7 @@ def present_origin() -> CampaignOrigin:
     cores = os.cpu_count() or 1
     machine = f"{platform.system()} {platform.release()}, {platform.machine()}, {cores} processors"
     version = f"{platform.python_implementation()} {platform.python_version()}"
-    return CampaignOrigin(eventd.__version__, _digest_of_code(), version, sqlite3.sqlite_version, machine)
+    return CampaignOrigin(eventd.__version__, _digest_of_code(), version, sqlite_version(), machine)
 
 
 def _digest_of_code() -> str:
