@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.console_visit import ConsoleVisit
+from tests.support.fork_server import spawn
 from tests.support.ports import free_port
 from tests.support.processes import DAEMON, Process, Processes
 from tests.support.waiting import wait_for
@@ -21,15 +22,19 @@ SECONDS = 300.0
 """Time limit on a busy machine; on an idle one the demo takes ten to twenty seconds."""
 
 WITH_A_TAKEN_PORT = (
-    "import sys; from eventd.cli.demo import demo, nodes; from eventd.cli.program import exits; import typer;"
-    "nodes.PATIENCE_SECONDS = 10.0; nodes.free_ports = lambda count: {ports};"
+    "import sys; from eventd.cli.demo import demo, nodes; from eventd.cli.program import exits; import typer\n"
+    "nodes.free_ports = lambda count: {ports}; until = nodes.Stage.until\n"
+    "async def hasty(stage, what, *condition):\n"
+    "    nodes.PATIENCE_SECONDS = 3.0 if 'to be ready' in what else 30.0\n"
+    "    await until(stage, what, *condition)\n"
+    "nodes.Stage.until = hasty\n"
     "app = typer.Typer(); app.command()(demo.run); exits.run(app, 'demo')"
 )
 SMALL = (
-    "from eventd.cli import routerd_eventd; from eventd.cli.demo import demo; demo.MANY = 20; demo.OFFLINE = 5;"
-    "routerd_eventd.main()"
+    "from eventd.cli import routerd_eventd; from eventd.cli.demo import callbacks, demo;"
+    "demo.MANY = callbacks.MANY = 20; demo.OFFLINE = 5; routerd_eventd.main()"
 )
-"""The daemon, but a node of its demo emits fewer events in a round."""
+"""The daemon, but a node of its demos emits fewer events in a round."""
 CONFUSING = {
     "EVENTD_GROUP": "another",
     "EVENTD_DATA_DIR": "/nonexistent",
@@ -67,51 +72,48 @@ def assert_nothing_left(folder: Path) -> None:
     assert running_in(folder) == []
 
 
-def test_it_proves_on_a_terminal_that_nothing_is_lost(processes: Processes, folder: Path) -> None:
-    settings = {"TMPDIR": str(folder), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
-    demo = processes.start("demo", [*DAEMON, "demo"], env=settings, terminal=True)
-    assert demo.wait_exit(seconds=SECONDS) == 0, demo.log()
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", demo.log())
+def test_it_proves_on_a_terminal_that_nothing_is_lost_and_its_commands_work(processes: Processes, folder: Path) -> None:
+    """With environment settings that would mislead every command."""
+    settings = {"TMPDIR": str(folder), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **CONFUSING}
+    demo = processes.start("demo", [sys.executable, "-c", SMALL, "demo", "--keep"], env=settings, terminal=True)
+    wait_for(lambda: "run until Ctrl-C" in demo.log() or not demo.running, "the demo to play", seconds=SECONDS)
+    assert demo.running, demo.log()
+    shown = plain(demo)
     assert "✖ down" in shown  # the picture, while site-b is dead
     assert re.search(r"c → b  backing-off  \d+ wait", shown)
     facts = re.findall(r"site-[abc] +([\d,]+) +([\d,]+) +([0-9a-f]{40})…", shown)
     assert len(facts) == 3
     assert len(set(facts)) == 1
     assert facts[0][0] == facts[0][1]
-    assert_nothing_left(folder)
-
-
-def test_it_can_be_kept_and_its_commands_work(processes: Processes, folder: Path) -> None:
-    """Runs without a terminal, and with environment settings that would mislead every command."""
-    command = [sys.executable, "-c", SMALL, "demo", "--keep"]
-    demo = processes.start("demo", command, env={"TMPDIR": str(folder), **CONFUSING})
-    wait_for(lambda: "run until Ctrl-C" in demo.log() or not demo.running, "the demo to play", seconds=SECONDS)
-    assert demo.running, demo.log()
-    assert "\x1b" not in demo.log()
-    for command in suggested(demo):
+    for command in suggested(shown):
         done = processes.run(shlex.split(command))
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         if "event list" in command:
             assert re.search(r"sites +site-a +hello +world", done.stdout)
     demo.send(signal.SIGINT)
     assert demo.wait_exit() == 0, demo.log()
+    assert plain(demo).rstrip().endswith("The nodes and their files are deleted.")
     assert_nothing_left(folder)
 
 
-def suggested(demo: Process) -> list[str]:
+def plain(demo: Process) -> str:
+    """Return what the demo has shown on its terminal, without colours and movements."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", demo.log())
+
+
+def suggested(shown: str) -> list[str]:
     """Return the routerctl commands that the demo prints. The other two stop a node, and run one until Ctrl-C."""
-    turn = demo.log().partition("Your turn")[2]
+    turn = shown.partition("Your turn")[2]
     commands = [line.strip() for line in turn.splitlines() if " federation " in line]
     assert len(commands) == 6
     return commands
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_it_cleans_up_and_says_so(processes: Processes, folder: Path, number: signal.Signals) -> None:
+def test_interrupted_it_cleans_up_and_says_so(processes: Processes, folder: Path) -> None:
     demo = processes.start("demo", [*DAEMON, "demo"], env={"TMPDIR": str(folder)})
     wait_for(lambda: "routerctl apply" in demo.log(), "the nodes to run", seconds=SECONDS)
     assert running_in(folder)
-    demo.send(number)
+    demo.send(signal.SIGTERM)
     assert demo.wait_exit() == 1
     assert demo.log().splitlines()[-1] == "error: the demo was stopped before its end; its nodes and files are deleted"
     assert_nothing_left(folder)
@@ -123,7 +125,7 @@ def test_it_fails_with_the_end_of_the_log(processes: Processes, folder: Path) ->
     driver = WITH_A_TAKEN_PORT.format(ports=[port, port, free_port()])
     demo = processes.start("demo", [sys.executable, "-c", driver], env={"TMPDIR": str(folder)})
     assert demo.wait_exit(seconds=SECONDS) == 1
-    assert re.search(r"error: waited 10 s for site-[ab] to be ready", demo.log())
+    assert re.search(r"error: waited 3 s for site-[ab] to be ready", demo.log())
     assert re.search(rf"cannot listen on 127.0.0.1 port {port}", demo.log())
     assert "Traceback" not in demo.log()
     assert_nothing_left(folder)
@@ -137,16 +139,16 @@ def test_the_demo_of_the_console_shows_a_killed_node_until_it_is_started_again(f
         assert link is not None
         assert killed is not None
         visit = ConsoleVisit(link[0])
-        wait_for(lambda: ">yes<" in visit.row("site-b"), "the console to show the node")
+        wait_for(lambda: ">yes<" in visit.row("site-b"), "the console to show the node", every=0.2)
         os.kill(int(killed[1]), signal.SIGKILL)
-        wait_for(lambda: "silent" in visit.row("site-b"), "the console to show that it was killed")
+        wait_for(lambda: "silent" in visit.row("site-b"), "the console to show that it was killed", every=0.2)
         assert re.search(r'<a id="m-site-b" class="site [^"]*r-bad"', visit.get("/console/")[1]), (
             "the map shows it, too"
         )
         assert ">yes<" in visit.row("site-a")
         wait_for(lambda: "site-b was killed" in demo.text(), "the demo to say how to start it again")
         demo.press_enter()
-        wait_for(lambda: ">yes<" in visit.row("site-b"), "the node to be back", seconds=SECONDS)
+        wait_for(lambda: ">yes<" in visit.row("site-b"), "the node to be back", seconds=SECONDS, every=0.2)
         assert visit.get("/at/site-b/console/links")[0] == 200
         demo.press_enter()
         wait_for(lambda: len(re.findall(r"http://127\S+token=\w+", demo.text())) == 2, "a new link", seconds=SECONDS)
@@ -156,8 +158,9 @@ def test_the_demo_of_the_console_shows_a_killed_node_until_it_is_started_again(f
         assert "NETWORKS: 10.88.0.0/16" in change, "it is fixed where the page leads"
         assert "client-10-88-60-2" in visit.get("/at/site-a/console/parts/effective")[1]
         assert visit.get("/at/site-a/console/queues/parcels")[0] == 200
-        demo.interrupt()
+        demo.hang_up()
         assert demo.status() == 0, demo.text()
+        assert "\x1b" not in demo.text()
         assert demo.text().rstrip().endswith("are deleted.")
     assert_nothing_left(folder)
 
@@ -169,7 +172,7 @@ class OnPipes:
         self._log = log
         environment = {name: value for name, value in os.environ.items() if not name.startswith("EVENTD_")}
         with log.open("wb") as output:
-            self._child = subprocess.Popen(
+            self._child = spawn(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=output,
@@ -197,16 +200,19 @@ class OnPipes:
         self._child.stdin.write(b"\n")
         self._child.stdin.flush()
 
-    def interrupt(self) -> None:
-        self._child.send_signal(signal.SIGINT)
+    def hang_up(self) -> None:
+        """Do what the end of a terminal does."""
+        self._child.send_signal(signal.SIGHUP)
 
     def status(self) -> int:
         return self._child.wait(60)
 
 
 def test_the_demo_of_callbacks_proves_that_nothing_is_lost(processes: Processes, folder: Path) -> None:
-    demo = processes.start("demo", [*DAEMON, "demo", "--callbacks"], env={"TMPDIR": str(folder), **CONFUSING})
+    command = [sys.executable, "-c", SMALL, "demo", "--callbacks"]
+    demo = processes.start("demo", command, env={"TMPDIR": str(folder), **CONFUSING})
     assert demo.wait_exit(seconds=SECONDS) == 0, demo.log()
-    assert re.search(r"\n +600 +600 +600 +\d+ +0\n", demo.log()), demo.log()
+    assert re.search(r"\n +60 +60 +60 +\d+ +0\n", demo.log()), demo.log()
+    assert "\x1b" not in demo.log()
     assert "backing-off  unreachable" in demo.log()
     assert_nothing_left(folder)
