@@ -250,7 +250,7 @@ KEPT = [
     ("SQL in store and log", "eventd/log/core/head.py", "from sqlalchemy import text\nq = text('SELECT a FROM b')"),
     ("SQL in store and log", "eventd/api/app.py", "def f():\n    '''SELECT a FROM b'''\nhint = 'select a peer'"),
     ("one file knows the dialect", "eventd/store/engine/statements.py", "def f(c):\n    return c.dialect.name"),
-    ("the environment in settings", "eventd/settings/model.py", "import os\nhome = os.environ['HOME']"),
+    ("the environment in settings", "eventd/settings/loading.py", "import os\nhome = os.environ['HOME']"),
     ("time through the clock", "eventd/runtime/clock.py", "import time\nnow = time.time()"),
     (
         "time through the clock",

@@ -22,7 +22,9 @@ from eventd.errors import CheckFailed, EventdError, SettingsError
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND, SystemClock
 from eventd.settings.environment import service_environment
-from eventd.settings.model import BadSettings, Endpoint, SettingRow, Settings
+from eventd.settings.model import Settings
+from eventd.settings.problems import BadSettings, SettingRow
+from eventd.settings.values import Endpoint
 
 if TYPE_CHECKING:  # a command that needs no database does not load the libraries for it
     from eventd.cli.daemon.serving import Service

@@ -71,7 +71,8 @@ from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.runtime.worker_share import ALL, Share
 from eventd.settings.environment import plugin_environment
 from eventd.settings.identity import identify_file, identify_server
-from eventd.settings.model import Endpoint, Settings
+from eventd.settings.model import Settings
+from eventd.settings.values import Endpoint
 from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
 from eventd.store.engine.failed_sync import RewriteFile, rewrite_file

@@ -1,6 +1,6 @@
 """Finds the folder and the database of the node on this machine without loading the settings, which is slow.
 
-Only the few settings that name them are read. Whatever is unusual, or wrong, is left to `eventd.settings.model`.
+Only the few settings that name them are read. Whatever is unusual, or wrong, is left to `eventd.settings.loading`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POSTGRES = ("postgresql+psycopg://", "postgresql://", "postgres://")
 
 
 class _Unusual(Exception):
-    """A setting has a form that only `eventd.settings.model` can read, or report as a problem."""
+    """A setting has a form that only `eventd.settings.loading` can read, or report as a problem."""
 
 
 class NodeLocation(NamedTuple):

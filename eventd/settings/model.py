@@ -1,29 +1,22 @@
-"""The node's settings: flags override the environment, which overrides the file, which overrides the defaults.
-
-Only this module, `environment` and the options of `routerctl` read environment variables.
+"""The table of the node's settings: their types, defaults, descriptions, flags and variables.
 
 Groups and peers are not settings: they are declared resources in the node's database.
 """
 
 from __future__ import annotations
 
-import difflib
-import os
-import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr
 
 from eventd.net.address_rules import AddressRules
 from eventd.settings.console import ConsoleSettings
-from eventd.settings.environment import DATA_DIR, DATABASE_FILE
-from eventd.settings.problems import BadSettings, SettingProblem, SettingRow
+from eventd.settings.environment import DATA_DIR
+from eventd.settings.problems import SettingRow
 from eventd.settings.quic import QuicSettings
-from eventd.settings.routemaster import SECRETS, RoutemasterSettings, reference_values
+from eventd.settings.routemaster import SECRETS, RoutemasterSettings
 from eventd.settings.values import (
     Age,
     AgeOrNone,
@@ -51,38 +44,17 @@ from eventd.settings.values import (
     read_entries,
     read_group,
     read_lines,
-    rights_of_others,
     show,
 )
 from eventd.text.credential import HINT, NoCredentials, path_of
 from eventd.text.duration import DAY
-from eventd.text.quoting import with_value
-from eventd.text.validation import message_of
 from eventd.tls.files import ServerTlsConfig
 
-__all__ = [
-    "BadSettings",
-    "Endpoint",
-    "SettingProblem",
-    "SettingRow",
-    "Settings",
-    "flag_of",
-    "load",
-    "variable_of",
-]
-
 DEFAULT = "default"
-_NOT_SETTINGS = (
-    *("EVENTD_CONFIG", "EVENTD_CONTEXT", "EVENTD_SERVER", "EVENTD_API_KEY", "EVENTD_API_KEY_FILE", "EVENTD_CA_FILE"),
-    *("EVENTD_CLIENT_CERT_FILE", "EVENTD_CLIENT_KEY_FILE", "EVENTD_SERVER_NAME", "EVENTD_SERVER_PIN"),
-    *("EVENTD_STREAM_SERVER", "EVENTD_STREAM_TOKEN_FILE", "EVENTD_STREAM_CA_FILE"),
-)
-"""Variables with this program's prefix that are not settings: the path of the settings file, and what `routerctl`
-reads."""
 
 
 class Settings(QuicSettings, RoutemasterSettings, ConsoleSettings):
-    """Every setting with its default, made by `load`. `Age` and `AgeOrNone` are microseconds, `Seconds` are seconds."""
+    """Every setting with its default, read by `load`. `Age` and `AgeOrNone` are microseconds, `Seconds` are seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -246,6 +218,10 @@ class Settings(QuicSettings, RoutemasterSettings, ConsoleSettings):
         """Return probable mistakes that do not keep the node from running."""
         return self._warnings
 
+    def note(self, origins: Mapping[str, str], warnings: Iterable[str]) -> None:
+        """Keep the origins of the values that are not defaults, and the warnings, both to be shown."""
+        self._origins, self._warnings = dict(origins), tuple(warnings)
+
     def origin(self, name: str) -> str:
         """Return the origin of a value: a flag, a variable, `FILE:LINE: KEY`, or `default`."""
         return self._origins.get(name, DEFAULT)
@@ -328,170 +304,6 @@ def flag_of(name: str) -> str:
     return "--database" if name == "database_url" else f"--{name.replace('_', '-')}"
 
 
-_MOST_LEVELS = 20
-"""Levels of a settings file in YAML; settings need two."""
-
-
 def variable_of(name: str) -> str:
     """Return the environment variable of a setting."""
     return "CREDENTIALS_DIRECTORY" if name == "credentials_directory" else f"EVENTD_{name.upper()}"
-
-
-def load(
-    flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None, file: Path | None = None
-) -> Settings:
-    """Return the settings. `flags` are by setting name; None is a flag that was not given.
-
-    If `file` is None, EVENTD_CONFIG may name it.
-    Raises `BadSettings` with every problem found, each with its origin.
-    """
-    environ = os.environ if environ is None else environ
-    problems: list[SettingProblem] = []
-    values: dict[str, tuple[Any, str]] = {}  # value and origin; stronger sources replace weaker ones
-    if file is None and environ.get("EVENTD_CONFIG", "").strip():
-        file = Path(environ["EVENTD_CONFIG"])
-    if file is not None:
-        values |= _from_file(file, problems)
-    names = Settings.model_fields
-    values |= {
-        name: (environ[key], key) for name in names if (key := variable_of(name)) and environ.get(key, "").strip()
-    }
-    values |= {name: (value, flag_of(name) or name) for name, value in (flags or {}).items() if value is not None}
-    settings = _validate(
-        reference_values(environ, {name: value for name, (value, _) in values.items()}) | values, problems
-    )
-    settings._warnings = (*_unknown_variables(environ), *_open_secrets(settings))
-    if problems:
-        raise BadSettings(problems)
-    return settings
-
-
-def _open_secrets(settings: Settings) -> Iterator[str]:
-    """Yield a warning for each secret file that every user of the machine may read or change."""
-    for name in (settings.api_keys_file, settings.database_url_file, settings.routemaster_root_key_file):
-        with suppress(OSError, ValueError):  # reported where it is read
-            file = settings.place_of_secret(name) if name else None
-            if file is not None and (rights := rights_of_others(file.stat().st_mode)):
-                yield f"every user of this machine may {rights} {file}: run chmod o= {file}"
-
-
-def _validate(given: Mapping[str, tuple[Any, str]], problems: list[SettingProblem]) -> Settings:
-    """Return the settings of these values and origins, with the default for each invalid one; adds to `problems`."""
-    values = {name: value for name, (value, _) in given.items()}
-    origins = {name: origin for name, (_, origin) in given.items()}
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        for detail in error.errors():
-            name = str(detail["loc"][0])
-            reason = with_value(message_of(detail["type"], detail.get("ctx", {})), detail["input"], name)
-            problems.append(SettingProblem(origins[name], reason, usage=origins[name].startswith("--")))
-            values.pop(name, None)
-        settings = Settings.model_validate(values)
-    problems += _tls_problems(settings, origins)
-    url = _database_url(settings, origins, problems)
-    settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute(), "database_url": url})
-    settings._origins = origins
-    return settings
-
-
-def _tls_problems(settings: Settings, origins: Mapping[str, str]) -> Iterator[SettingProblem]:
-    """Yield a problem for each setting of TLS that has no effect because another one is missing."""
-    needed = {
-        "api_tls_key_file": "api_tls_cert_file",
-        "api_tls_cert_file": "api_tls_key_file",
-        "api_tls_client_ca_file": "api_tls_cert_file",
-        "api_clients": "api_tls_client_ca_file",
-        "routemaster_tls_key": "routemaster_tls_cert",
-        "routemaster_tls_cert": "routemaster_tls_key",
-        "quic_key_file": "quic_cert_file",
-        "quic_cert_file": "quic_key_file",
-    }
-    for name, other in needed.items():
-        if getattr(settings, name) and not getattr(settings, other):
-            message = f"{name} needs {other} as well"
-            yield SettingProblem(origins.get(name, name), message, usage=origins.get(name, "").startswith("--"))
-
-
-def _database_url(settings: Settings, origins: dict[str, str], problems: list[SettingProblem]) -> str:
-    if not settings.database_url_file:
-        path = str(settings.data_dir.absolute() / DATABASE_FILE).replace("%", "%25").replace("?", "%3F")
-        return settings.database_url or f"sqlite:///{path}"
-    origin = origins["database_url_file"]
-    try:
-        if settings.database_url:
-            raise ValueError(f"the database is also given by {origins['database_url']}: leave one of them out")
-        url = read_database(settings.read_secret(settings.database_url_file))
-    except ValueError as error:
-        problems.append(SettingProblem(origin, str(error)))
-        return ""
-    origins["database_url"] = origin
-    return url
-
-
-def _from_file(path: Path, problems: list[SettingProblem]) -> Iterator[tuple[str, tuple[Any, str]]]:
-    try:
-        text = read_bounded(path)
-        content = tomllib.loads(text) if path.suffix == ".toml" else _yaml(path, text)
-    except OSError as error:
-        problems.append(SettingProblem(str(path), f"cannot be read: {error.strerror}"))
-        return
-    except ValueError as error:  # also what tomllib raises
-        problems.append(SettingProblem(str(path), str(error)))
-        return
-    except RecursionError:
-        problems.append(SettingProblem(str(path), f"is nested more than {_MOST_LEVELS} levels deep: settings need two"))
-        return
-    fields = [name for name in Settings.model_fields if name != "credentials_directory"]
-    for key, value in content.items():
-        origin = f"{path}{_line_of(str(key), text)}: {key}"
-        if key in fields:
-            yield key, (value, origin)
-        else:
-            problems.append(SettingProblem(origin, f"there is no such setting{_meant(str(key), fields)}"))
-
-
-def _line_of(key: str, text: str) -> str:
-    """Return `:LINE` of a key in a settings file; empty if it is written in an unusual form."""
-    found = re.search(rf"""^\[?["']?{re.escape(key)}["']?[ \t]*[]:=]""", text, re.MULTILINE)
-    return f":{text.count(chr(10), 0, found.start()) + 1}" if found else ""
-
-
-def _yaml(path: Path, text: str) -> dict[Any, Any]:
-    if path.suffix not in (".yaml", ".yml"):
-        raise ValueError("must end in .toml, .yaml or .yml, which names its format")
-    import yaml  # slow to load, and most nodes have no such file
-
-    is_deep = False
-    try:
-        depth = 0
-        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if is_deep := depth > _MOST_LEVELS:
-                break  # the loader would take time that grows with the square of the depth
-        content = {} if is_deep else yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        last = text.rstrip("\n").count("\n")  # the C parser finds the end of a text behind its last line
-        raise ValueError(f"is not valid YAML{f' on line {min(mark.line, last) + 1}' if mark else ''}") from None
-    except (AttributeError, LookupError, ValueError):  # raised by the library, for example for `!!timestamp soon`
-        raise ValueError(
-            "is not valid YAML: a value is an impossible date, or not of the type that its tag names"
-        ) from None
-    if is_deep:
-        raise ValueError(f"is nested more than {_MOST_LEVELS} levels deep: settings need two")
-    if content is not None and not isinstance(content, dict):
-        raise ValueError("must hold one setting per line, as `name: value`")
-    return content or {}
-
-
-def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    known = [*map(variable_of, Settings.model_fields), *_NOT_SETTINGS]
-    for name in sorted(environ):
-        if name.startswith("EVENTD_") and name not in known:
-            yield f"{name} is not a setting{_meant(name, known)}"
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), 1, 0.75)
-    return f" (did you mean {close[0]}?)" if close else ""

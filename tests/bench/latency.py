@@ -25,7 +25,7 @@ from eventd.node.node import Node
 from eventd.resources.configuration import topic_of
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.database import Database
 from eventd.tls.making import make_pair
 from tests.bench.nodes import GROUP, BenchNode, make_drafts, verify

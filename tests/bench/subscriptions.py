@@ -24,7 +24,7 @@ from eventd.log.core.values import Draft
 from eventd.node.node import Node
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.database import Database
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.runs import RunStatus, read_runs

@@ -15,7 +15,8 @@ from eventd.audit.source.options import NAMES
 from eventd.cli.program.exits import ExitCode, exit_code
 from eventd.errors import EventdError, SettingsError
 from eventd.observe.metrics import LABELS, Metrics
-from eventd.settings.model import Settings, flag_of, load, variable_of
+from eventd.settings.loading import load
+from eventd.settings.model import Settings, flag_of, variable_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 RELATIVE = {"data_dir": "./eventd-data"}

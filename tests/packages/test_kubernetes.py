@@ -18,7 +18,8 @@ import yaml
 
 from deploy.release.source import version
 from eventd.cli.daemon.serving import GRACE_SECONDS
-from eventd.settings.model import Settings, load, variable_of
+from eventd.settings.loading import load
+from eventd.settings.model import Settings, variable_of
 from tests.support.source import ROOT
 
 FOLDER = ROOT / "deploy" / "kubernetes"

@@ -462,7 +462,7 @@ RULES = [
         "a variable read elsewhere is a setting that no flag, no file and no documentation knows.",
         environment_in_settings,
         {
-            "eventd/settings/model.py": "reads the settings",
+            "eventd/settings/loading.py": "reads the settings",
             "eventd/settings/environment.py": "reads variables that are not settings",
         },
     ),

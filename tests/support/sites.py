@@ -17,7 +17,7 @@ from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.node.node import Node
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import Clock, SystemClock
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.changes import POLL
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch

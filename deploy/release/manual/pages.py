@@ -17,7 +17,8 @@ from eventd.cli.gateway.options import SHARED
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.program.flags import _PANEL as SETTINGS_PANEL
 from eventd.cli.program.params import own
-from eventd.settings.model import Settings, flag_of, load, variable_of
+from eventd.settings.loading import load
+from eventd.settings.model import Settings, flag_of, variable_of
 
 MAN = ROOT / "deploy" / "man"
 PAGES_OF_ALL = [("routerctl", 1), ("routerd-eventd", 8), ("routerd-eventd.conf", 5)]

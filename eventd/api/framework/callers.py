@@ -16,7 +16,7 @@ from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.api.listener.local_connections import LocalListener
 from eventd.errors import Unauthorized
 from eventd.net.local_socket import SocketUnusable, peer_of
-from eventd.settings.model import Endpoint
+from eventd.settings.values import Endpoint
 from eventd.tls.transport import client_certificate
 
 

@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from eventd.api.keys.api_key import ApiKey
 from eventd.api.keys.scopes import EVERY_SCOPE, SCOPES, Scope
-from eventd.settings.model import BadSettings, SettingProblem, Settings
+from eventd.settings.model import Settings
+from eventd.settings.problems import BadSettings, SettingProblem
 from eventd.settings.values import entries_of
 
 NODE_PREFIX = "node/"

@@ -9,7 +9,8 @@ from eventd.api.routemaster.surface import SurfaceConfig
 from eventd.log.routemaster.names import is_token
 from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.log.routemaster.tokens import NewToken
-from eventd.settings.model import BadSettings, SettingProblem, Settings
+from eventd.settings.model import Settings
+from eventd.settings.problems import BadSettings, SettingProblem
 from eventd.settings.routemaster import networks_of
 from eventd.settings.values import entries_of
 

@@ -21,7 +21,8 @@ from eventd.processes.hidden import hide_process
 from eventd.runtime.clock import Clock
 from eventd.runtime.log_pause import LogPause
 from eventd.settings.environment import tracing_environment
-from eventd.settings.model import Endpoint, Settings
+from eventd.settings.model import Settings
+from eventd.settings.values import Endpoint
 from eventd.tracing.starting import start_tracing
 
 GRACE_SECONDS = 5.0

@@ -16,7 +16,7 @@ LakeOption = Annotated[str, typer.Option("--lake", metavar="LAKE", help="Folder 
 
 def lake_address(named: str) -> str:
     """Return the address `named`, or if it is empty that of the settings. Raises `Invalid` if both are empty."""
-    from eventd.settings.model import load
+    from eventd.settings.loading import load
 
     address = load({"lake": named or None}).lake
     if not address:

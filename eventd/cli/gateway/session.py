@@ -108,7 +108,7 @@ class Session:
         if node is not None:
             return node
         from eventd.cli.gateway.local import LocalGateway
-        from eventd.settings.model import load
+        from eventd.settings.loading import load
 
         settings = load(self.node.flags())
         return LocalGateway(settings, make=self.make, pretend=self.pretend, socket_problem=problem)

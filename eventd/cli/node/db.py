@@ -77,7 +77,7 @@ def _sqlite(session: Session, instead: str) -> Iterator[tuple[Database, Path]]:
 
     `instead`: the tool of Postgres that the message names.
     """
-    from eventd.settings.model import load
+    from eventd.settings.loading import load
     from eventd.store.engine.database import Database
 
     if session.is_remote:

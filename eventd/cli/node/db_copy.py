@@ -51,7 +51,7 @@ def copy(
     then, the new database is refused.
     """
     from eventd.runtime.clock import SystemClock
-    from eventd.settings.model import load
+    from eventd.settings.loading import load
     from eventd.store.backup.moving import copy_database, copy_to_file
 
     if session.is_remote:

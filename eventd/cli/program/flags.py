@@ -12,7 +12,8 @@ import typer
 
 from eventd.cli.program.declaring import declare
 from eventd.cli.program.values import EMPTY_SETTINGS, MayBeEmpty
-from eventd.settings.model import NAMES, Settings, flag_of, load, variable_of
+from eventd.settings.loading import load
+from eventd.settings.model import NAMES, Settings, flag_of, variable_of
 
 _METAVARS = {
     "lake_compact_after": "AGE",

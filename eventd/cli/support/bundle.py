@@ -92,7 +92,7 @@ async def support_bundle(
 
 def _add_settings(found: Collected, session: Session) -> None:
     """Add the settings that a node would start with, if there is no answer of a running node."""
-    from eventd.settings.model import load
+    from eventd.settings.loading import load
 
     try:
         rows = load(session.node.flags()).describe()

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from eventd.log.core.head import renew_epoch
 from eventd.node.node import Node
 from eventd.runtime.threads import ThreadFactory
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.simulation.world.clock import VirtualClock, WallTime
 from eventd.simulation.world.disk import Disk
 from eventd.simulation.world.life import Life

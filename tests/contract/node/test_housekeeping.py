@@ -29,7 +29,8 @@ from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig
 from eventd.runtime.clock import SECOND
-from eventd.settings.model import Settings, load
+from eventd.settings.loading import load
+from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch, insert_row
 from eventd.store.rows import links

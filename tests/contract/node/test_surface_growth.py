@@ -23,7 +23,7 @@ from eventd.log.routemaster.tokens import CreateToken, DeleteToken, NewToken, Ro
 from eventd.log.topics.limits import sweep
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt

@@ -11,7 +11,7 @@ from eventd.api.keys.configured_keys import parse_keys
 from eventd.api.routemaster.callers import read_user
 from eventd.errors import Invalid
 from eventd.net.address_rules import parse_entries
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.settings.problems import BadSettings
 from eventd.settings.values import entries_of
 from federation.errors import BadKey, ClockSkew, Malformed, Unauthorized

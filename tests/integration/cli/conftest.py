@@ -27,7 +27,7 @@ from eventd.cli.routerctl import main
 from eventd.log.core.eventlog import EventLog
 from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import SystemClock
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.database import Database
 from tests.support.fresh import make_current
 

@@ -13,7 +13,7 @@ from eventd.errors import DatabaseUnusable, Unavailable
 from eventd.node.membership import Membership
 from eventd.node.node import Node
 from eventd.runtime.chance import SYSTEM
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine import space
 from eventd.store.schema.migrations import NEWEST
 from eventd.testing import ManualClock, until

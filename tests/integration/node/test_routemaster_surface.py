@@ -16,7 +16,7 @@ from eventd.errors import Unavailable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.routemaster.subscriptions import DeleteSubscriber
 from eventd.runtime.clock import SystemClock
-from eventd.settings.model import BadSettings
+from eventd.settings.problems import BadSettings
 from eventd.store.engine.database import Database
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.routemaster import read_subscribers

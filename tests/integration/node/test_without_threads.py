@@ -13,7 +13,7 @@ import pytest
 
 from eventd.node.node import Node
 from eventd.runtime.clock import SystemClock
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.statements import run_of_system
 from eventd.store.rows.runs import RunStatus, read_runs
 from eventd.testing import SeededChance, until

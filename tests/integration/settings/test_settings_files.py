@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from eventd.settings.model import BadSettings, load
+from eventd.settings.loading import load
+from eventd.settings.problems import BadSettings
 
 
 def problems_of(

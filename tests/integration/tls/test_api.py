@@ -16,7 +16,7 @@ from eventd.api.keys.valid_keys import Keys
 from eventd.client import ONCE, Client, ClientTlsConfig, Lost
 from eventd.client.values import Batch, NewRecord
 from eventd.errors import Forbidden, Invalid, SettingsError, Unauthorized
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.testing import until
 from eventd.tls.files import CertificateUnusable
 from tests.integration.conftest import MakeSites

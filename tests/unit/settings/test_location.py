@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from eventd.settings.identity import identify_file, identify_server
+from eventd.settings.loading import load
 from eventd.settings.location import NodeLocation, locate
-from eventd.settings.model import load
 from eventd.store.engine.database import Database
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.settings.model import NAMES, BadSettings, load
+from eventd.settings.loading import load
+from eventd.settings.model import NAMES
+from eventd.settings.problems import BadSettings
 from eventd.settings.quic import QuicSettings
 from eventd.settings.values import Endpoint
 

@@ -9,7 +9,9 @@ import pytest
 from eventd.api.routemaster.configuration import config_of, read_clients, read_root_key
 from eventd.log.routemaster.tokens import NewToken
 from eventd.settings.environment import lake_environment, worker_environment
-from eventd.settings.model import BadSettings, Settings, load
+from eventd.settings.loading import load
+from eventd.settings.model import Settings
+from eventd.settings.problems import BadSettings
 
 LISTEN = {"EVENTD_ROUTEMASTER_LISTEN": "127.0.0.1:0"}
 KEY = "k" * 16

@@ -9,15 +9,10 @@ from typing import Any
 import pytest
 
 from eventd.settings.environment import lake_environment, plugin_environment, service_environment
-from eventd.settings.model import (
-    BadSettings,
-    Endpoint,
-    Settings,
-    flag_of,
-    load,
-    variable_of,
-)
-from eventd.settings.values import MAX_BYTES
+from eventd.settings.loading import load
+from eventd.settings.model import Settings, flag_of, variable_of
+from eventd.settings.problems import BadSettings
+from eventd.settings.values import MAX_BYTES, Endpoint
 
 DAY = 86_400_000_000
 

@@ -9,7 +9,7 @@ import pytest
 from eventd.api.framework.operations import Services
 from eventd.errors import Conflict, Invalid, NotFound, Unavailable
 from eventd.log.core.eventlog import EventLog
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.testing import ManualClock
 from tests.support import operations
 from tests.support.queues import Queues

@@ -21,7 +21,7 @@ from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.log.topics.deleted_topics import clear_deleted, delete_topic, read_cleared
 from eventd.node.housekeeping import Housekeeping
 from eventd.observe.metrics import Metrics
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW

@@ -20,7 +20,7 @@ from eventd.log.topics.write import Write
 from eventd.node.housekeeping import Housekeeping
 from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import SECOND
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.database import Database
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.leases import JobCounts, acked_seqs, release_leases

@@ -19,7 +19,7 @@ from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
 from eventd.resources.configuration import GroupConfig, effective
 from eventd.runtime.clock import SECOND
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.links import StoredMark, keep_receipt, read_receipt, record_gap, write_mark
 from eventd.store.rows.registry import read_resources

@@ -28,7 +28,8 @@ from eventd.node.housekeeping import Housekeeping
 from eventd.node.retention import SWEEP_SECONDS, Retention
 from eventd.observe.metrics import Metrics
 from eventd.runtime.clock import SECOND
-from eventd.settings.model import Settings, load
+from eventd.settings.loading import load
+from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch
 from eventd.store.rows.leases import Lease, add_leases

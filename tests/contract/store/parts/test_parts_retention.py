@@ -12,7 +12,7 @@ from eventd.node import retention
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
 from eventd.plugins.contract.contract import Result
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.database import Database
 from eventd.store.engine.statements import fetch
 from eventd.store.parts.parts import put_part

@@ -21,7 +21,7 @@ from eventd.cli.gateway.local import LocalGateway
 from eventd.cli.routerd_eventd_commands import app
 from eventd.errors import CheckFailed, DatabaseUnusable, MissingExtra
 from eventd.runtime.clock import SystemClock
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine.foreign_file import refuse_foreign
 from tests.support.fresh import make_current
 from tests.support.processes import DAEMON, Processes

@@ -14,7 +14,8 @@ from eventd.cli.daemon.serving import write_port_file
 from eventd.cli.gateway.lock import serving_lock
 from eventd.observe.log_lines import fields_of
 from eventd.resources import keyring
-from eventd.settings.model import Settings, load
+from eventd.settings.loading import load
+from eventd.settings.model import Settings
 from eventd.store.engine.database import Database
 from eventd.store.engine.private_file import close_to_others
 from eventd.store.engine.statements import execute

@@ -19,7 +19,8 @@ from eventd.cli.daemon.service_manager import ServiceManager
 from eventd.cli.daemon.serving import run_node, write_port_file
 from eventd.errors import EventdError, Invalid
 from eventd.observe.log_lines import fields_of
-from eventd.settings.model import Endpoint, load
+from eventd.settings.loading import load
+from eventd.settings.values import Endpoint
 from eventd.testing import ManualClock, give_turns, until
 
 

@@ -16,7 +16,7 @@ from eventd.api.listener.runner import Runner
 from eventd.cli.daemon.standby import ClaimSilence, Standby
 from eventd.errors import DatabaseUnavailable, EventdError, Unavailable
 from eventd.runtime.clock import SystemClock
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.engine import claim as claims
 from eventd.store.engine.claim import SILENT_SECONDS, ClaimHolder, DatabaseClaim
 from eventd.store.engine.database import Database

@@ -14,7 +14,8 @@ import pytest
 from eventd.cli.daemon.serving import GRACE_SECONDS
 from eventd.cli.program.exits import ExitCode
 from eventd.quic.limits import TransportLimits
-from eventd.settings.model import Settings, load, variable_of
+from eventd.settings.loading import load
+from eventd.settings.model import Settings, variable_of
 
 FOLDER = Path(__file__).parents[4] / "deploy" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))

@@ -9,7 +9,7 @@ import pytest
 from eventd.cli.daemon import workers
 from eventd.cli.daemon.workers import SILENT_SECONDS, Workers
 from eventd.errors import EventdError
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.testing import ManualClock, until
 
 HANGS = "import time\ntime.sleep(3600)\n"

@@ -8,7 +8,7 @@ from eventd.api.doctor.report import Check
 from eventd.api.doctor.streams import STALE_SECONDS, check_streams
 from eventd.resources.stream_configuration import CacheSpec, StreamKeyConfig, StreamTenantConfig
 from eventd.resources.stream_key_state import TenantKeyState
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.streams.names import CacheName
 from tests.support.stream_tokens import jwk
 

@@ -11,7 +11,7 @@ from eventd.api.doctor.report import Check
 from eventd.api.doctor.surface import check_surface
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.routemaster.surface_topic import surface_topic_config
-from eventd.settings.model import load
+from eventd.settings.loading import load
 
 TLS = {"routemaster_tls_cert": "/c.pem", "routemaster_tls_key": "/c.key"}
 KEY = {"routemaster_root_key_file": "/root.key"}

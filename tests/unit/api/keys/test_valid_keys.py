@@ -14,7 +14,7 @@ from eventd.api.keys.cross_site import require_local_name
 from eventd.api.keys.valid_keys import LONGEST_WAIT, Keys, KeyUses
 from eventd.errors import Forbidden, SettingsError, Unauthorized
 from eventd.runtime.clock import SECOND
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.rows.keys import KeyRow
 from eventd.testing import NOW, ManualClock, give_turns
 

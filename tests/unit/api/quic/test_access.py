@@ -27,7 +27,7 @@ from eventd.resources.stream_configuration import (
 )
 from eventd.runtime.clock import SECOND
 from eventd.runtime.threads import THREADS
-from eventd.settings.model import load
+from eventd.settings.loading import load
 from eventd.store.rows.keys import KeyRow
 from eventd.streams.names import CacheName, StreamName
 from eventd.streams.permissions import StreamAction

@@ -9,7 +9,7 @@ import typer
 
 from eventd.cli.program.exits import ExitCode, exit_code, render, run, system_error
 from eventd.errors import CheckFailed, Conflict, EventdError, Invalid, NotFound, SettingsError, Unavailable
-from eventd.settings.model import BadSettings, SettingProblem
+from eventd.settings.problems import BadSettings, SettingProblem
 
 
 class Missing(NotFound):
