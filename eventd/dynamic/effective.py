@@ -13,7 +13,7 @@ from eventd.dynamic.prepared import Entry, PreparedPart, Startup, prepare, prepa
 from eventd.errors import EventdError
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.values import Head
-from eventd.resources.configuration import PolicyRule, policies
+from eventd.resources.plugin_configuration import PolicyRule, policies
 from eventd.runtime.clock import SECOND, Clock
 from eventd.store.engine.database import Connection, Database
 from eventd.store.parts.claims import ResourceKey

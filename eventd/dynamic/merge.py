@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from eventd.dynamic.prepared import MASK, AddedResource, Directive, Entry, PreparedPart, Startup
-from eventd.resources.configuration import PolicyRule
+from eventd.resources.plugin_configuration import PolicyRule
 from eventd.store.parts.claims import ResourceKey
 from federation.event import format_time
 

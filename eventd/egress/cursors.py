@@ -33,13 +33,8 @@ from eventd.log.cursors.cursors import (
 )
 from eventd.log.delivery.selection import Selection
 from eventd.resources.callback_configuration import CallbackConfig, callbacks, declared_at
-from eventd.resources.configuration import (
-    PeerConfig,
-    SubscriptionConfig,
-    effective,
-    subscriptions,
-    topic_of,
-)
+from eventd.resources.group_configuration import PeerConfig, effective, topic_of
+from eventd.resources.plugin_configuration import SubscriptionConfig, subscriptions
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import update_rows
 from eventd.store.parts.parts import orphan

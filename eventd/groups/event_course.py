@@ -13,7 +13,7 @@ from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.log.delivery.event_ledger import EventDeadLetter, read_covering
 from eventd.log.delivery.states import DeliveryState
-from eventd.resources.configuration import subscriptions
+from eventd.resources.plugin_configuration import subscriptions
 from eventd.store.engine.database import Connection
 from eventd.store.parts.part import SUBSCRIPTION as OWNED
 from eventd.store.parts.part import StoredPart

@@ -12,7 +12,7 @@ from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.log.delivery.backlog import Backlog, read_backlogs
 from eventd.log.delivery.selection import Selection
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.group_configuration import PeerConfig
 from eventd.store.engine.database import Connection
 
 

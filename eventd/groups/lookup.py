@@ -10,7 +10,7 @@ from typing import Final
 
 from eventd.errors import NotFound
 from eventd.log.core.topic_row import TopicRow, read_topic
-from eventd.resources.configuration import GroupConfig, PeerConfig, group_of, peer_of, pins_of, topic_of
+from eventd.resources.group_configuration import GroupConfig, PeerConfig, group_of, peer_of, pins_of, topic_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.resources.kinds.event_peer import EventPeerSpec
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER

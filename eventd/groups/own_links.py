@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from eventd.groups.links import LinkStatus, read_link_statuses
 from eventd.groups.lookup import peers_of, read_group_topic
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import read_inbound_links

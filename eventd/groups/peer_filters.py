@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from eventd.log.core.values import Record
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.group_configuration import PeerConfig
 from federation.loops import decode_path
 
 _MOST_NAMED: Final = 5

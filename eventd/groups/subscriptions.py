@@ -16,7 +16,8 @@ from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.log.delivery.backlog import Backlog
-from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig, effective, plugins, topic_of
+from eventd.resources.group_configuration import GroupConfig, effective, topic_of
+from eventd.resources.plugin_configuration import PluginConfig, SubscriptionConfig, plugins
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource
 from eventd.store.rows.runs import Run, RunStatus, read_newest

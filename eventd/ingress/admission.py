@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventd.log.core.values import Draft, Drafts
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from federation.batch import Lines
 from federation.errors import V1Refused
 from federation.event import Event, encode, expiry_micros, micros

@@ -34,7 +34,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Drafts, Outcome
-from eventd.resources.configuration import GroupConfig, topic_of
+from eventd.resources.group_configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.runtime.log_pause import LogPause
 from eventd.store.rows.links import read_mark

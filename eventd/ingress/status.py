@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.runtime.clock import SECOND, Clock
 from federation.errors import Conflict, NotShared, TooManyQueries
 from federation.signing import VerifiedRequest

@@ -10,8 +10,8 @@ from pathlib import Path
 from eventd.egress.transport.transport import Transport
 from eventd.node.membership import Membership
 from eventd.observe.metrics import Metrics
-from eventd.resources.configuration import GroupConfig
 from eventd.resources.declared_tls import DeclaredTls, declared_tls, tls_of_callbacks
+from eventd.resources.group_configuration import GroupConfig
 from eventd.runtime.clock import SECOND, Clock
 from eventd.text.duration import DAY
 from eventd.tls.contexts import LoadedTls, ServerTls

@@ -21,7 +21,9 @@ from eventd.node.attempt import attempt
 from eventd.node.surface_gauges import read_surface
 from eventd.observe.callback_figures import CallbackFigure
 from eventd.observe.metrics import Metrics
-from eventd.resources.configuration import GroupConfig, lag_limits, subscriptions, topic_of
+from eventd.resources.group_configuration import GroupConfig, topic_of
+from eventd.resources.plugin_configuration import subscriptions
+from eventd.resources.slo_configuration import lag_limits
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection

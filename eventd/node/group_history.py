@@ -17,7 +17,7 @@ from eventd.log.witnesses.cosignatures import read_held_sizes
 from eventd.net.address_rules import AddressRules
 from eventd.node.sealing import Sealer, SealMetrics
 from eventd.node.shipped_trees import ShippedTrees
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.runtime.supervisor import Supervisor
 from eventd.witnessing.answering import HistoryAnswers
 from eventd.witnessing.asking import HistoryAsker

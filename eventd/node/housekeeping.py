@@ -15,7 +15,7 @@ from eventd.node.attempt import attempt
 from eventd.node.gauges import Gauges
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.runtime.supervisor import Chore
 from eventd.runtime.worker_share import ALL, Share
 from eventd.settings.model import Settings

@@ -37,7 +37,7 @@ from eventd.node.group_history import GroupHistory, HistoryDependencies, History
 from eventd.node.peer_reports import PeerReports, ReportDependencies
 from eventd.node.shipped_trees import ShippedTrees
 from eventd.observe.rates import RateHistory
-from eventd.resources.configuration import GroupConfig, ListenConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, ListenConfig, PeerConfig
 from eventd.resources.keyring import load_ring
 from eventd.runtime.supervisor import Supervisor
 from eventd.tls.contexts import ServerTls

@@ -22,7 +22,7 @@ from eventd.groups.own_links import LinkRates, read_own_links
 from eventd.log.core.eventlog import EventLog
 from eventd.net.address_rules import AddressRules
 from eventd.observe.rates import INBOUND, LINK, RateHistory
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.runtime.supervisor import Supervisor
 from federation.keys import KeyRing
 from federation.peers import PROTOCOL_V1

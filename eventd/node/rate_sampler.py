@@ -7,7 +7,7 @@ from eventd.log.core.topic_row import read_group_topics
 from eventd.node.attempt import attempt
 from eventd.observe.rates import INTERVAL_SECONDS, RateHistory
 from eventd.observe.traffic import Traffic
-from eventd.resources.configuration import topic_of
+from eventd.resources.group_configuration import topic_of
 from eventd.runtime.clock import SECOND
 
 LOOK_SECONDS = 1.0

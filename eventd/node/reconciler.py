@@ -27,7 +27,8 @@ from eventd.node.membership import GroupDependencies, Membership
 from eventd.node.schedules import Schedules
 from eventd.node.subscriptions import Subscribers, purposes_of
 from eventd.resources.callback_configuration import callbacks
-from eventd.resources.configuration import GroupConfig, effective, schedules, topic_of
+from eventd.resources.group_configuration import GroupConfig, effective, topic_of
+from eventd.resources.plugin_configuration import schedules
 from eventd.resources.subscriber_configuration import subscriber_limits
 from eventd.runtime.worker_share import Share
 from eventd.settings.model import Settings

@@ -24,7 +24,7 @@ from eventd.log.topics.deleted_topics import PAGE, clear_deleted, read_cleared, 
 from eventd.log.topics.limits import is_due, sweep
 from eventd.node.attempt import attempt
 from eventd.observe.metrics import Metrics
-from eventd.resources.configuration import GroupConfig, effective, topic_of
+from eventd.resources.group_configuration import GroupConfig, effective, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.settings.model import Settings
 from eventd.settings.values import entries_of

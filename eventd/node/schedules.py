@@ -15,7 +15,7 @@ from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.plugins.run.plugins import Plugins
 from eventd.plugins.run.without_events import BROKEN_OFF, prepare_due_run, run_without_events
-from eventd.resources.configuration import ScheduleConfig
+from eventd.resources.plugin_configuration import ScheduleConfig
 from eventd.runtime.clock import Clock, Countdown
 from eventd.runtime.supervisor import KeepTask
 from eventd.store.rows.runs import RunStatus, interrupt_runs, last_run

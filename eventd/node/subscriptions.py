@@ -13,7 +13,8 @@ from eventd.egress.subscriptions.sink import SubscriptionSink
 from eventd.egress.subscriptions.trigger import TriggerEvent
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.cursors.cursors import Cursor
-from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig, plugins, subscriptions
+from eventd.resources.group_configuration import GroupConfig
+from eventd.resources.plugin_configuration import PluginConfig, SubscriptionConfig, plugins, subscriptions
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.rows.registry import StoredResource
 

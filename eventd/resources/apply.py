@@ -13,7 +13,7 @@ from eventd.log.core.head import lock_head
 from eventd.log.topics.deleted_topics import delete_topic
 from eventd.net.address_rules import AddressRules
 from eventd.resources.callback_checks import callback_problems
-from eventd.resources.configuration import topic_of
+from eventd.resources.group_configuration import topic_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.resources.kinds.event_peer import EventPeerSpec
 from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER, KINDS

@@ -1,13 +1,14 @@
-"""The configuration of callbacks, with every default filled in; see `eventd.resources.configuration`."""
+"""The configuration of callbacks, with every default filled in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eventd.resources.configuration import specs_of, topic_of
+from eventd.resources.group_configuration import topic_of
 from eventd.resources.kinds.event_callback import EventCallbackSpec
 from eventd.resources.kinds.registry import EVENT_CALLBACK
+from eventd.resources.validation.resource import specs_of
 from eventd.runtime.backoff import Backoff
 from eventd.store.rows.registry import StoredResource
 from eventd.text.duration import SECOND

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.tls.contexts import ClientTls, LoadedTls, Now, ServerTls
 from eventd.tls.files import ClientTlsConfig, Reloaded, ServerTlsConfig
 

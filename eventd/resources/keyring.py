@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from eventd.errors import SecretUnreadable
-from eventd.resources.configuration import GroupConfig, KeyConfig
+from eventd.resources.group_configuration import GroupConfig, KeyConfig
 from eventd.runtime.regular_files import NotRegular, read_regular
 from eventd.settings.values import rights_of_others
 from eventd.text.credential import CREDENTIAL, HINT, NoCredentials, path_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eventd.resources.configuration import specs_of
 from eventd.resources.kinds.registry import STREAM_CACHE, STREAM_TENANT
 from eventd.resources.kinds.stream_cache import StreamCacheSpec
 from eventd.resources.kinds.stream_tenant import ClaimGrant, RemoteKeys, StreamTenantSpec, TokenExchange
+from eventd.resources.validation.resource import specs_of
 from eventd.store.rows.registry import StoredResource
 from eventd.streams.names import CacheName
 from eventd.streams.permissions import Permission, read_permissions

@@ -9,7 +9,7 @@ from eventd.egress.peers.answers import is_of_an_api
 from eventd.egress.peers.signed_questions import PeerAsker
 from eventd.errors import EventdError
 from eventd.net.exchange import Answer
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from federation.errors import BadAnswer, NoSigningKey
 from federation.history.exchange import (
     HISTORY_ANSWER_BYTES,

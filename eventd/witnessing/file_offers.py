@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.group_configuration import PeerConfig
 from eventd.witnessing.asking import BUSY, INVALID, OLDER, UNREACHABLE, HistoryAsker, HistoryUntold
 from eventd.witnessing.group_witness import GroupWitness
 from eventd.witnessing.own_files import FilesWitness, HeldNote

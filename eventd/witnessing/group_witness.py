@@ -14,7 +14,7 @@ from eventd.log.witnesses.keys import Pins
 from eventd.log.witnesses.own_notes import NoteComparison, OwnNote, Shown, take_own_note
 from eventd.log.witnesses.relayed_notes import RelayedNotes, find_unheld
 from eventd.log.witnesses.witnessed import compare_notes, keep_compared, read_of
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.witnessing.own_files import OwnFiles
 from eventd.witnessing.signing_gate import SigningGate
 from federation.errors import MessageError

@@ -33,7 +33,7 @@ from eventd.log.witnesses.findings import (
 from eventd.log.witnesses.keys import WITNESS, learn_key, note_refused_key
 from eventd.log.witnesses.own_notes import OwnNote
 from eventd.log.witnesses.witnessed import read_news
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.group_configuration import PeerConfig
 from eventd.runtime.clock import SECOND
 from eventd.runtime.supervisor import KeepTask
 from eventd.witnessing.asking import BUSY, INVALID, OLDER, UNREACHABLE, HistoryAsker, HistoryUntold

@@ -20,7 +20,7 @@ from eventd.log.history.relayed import (
 )
 from eventd.log.history.trees import UNPROVEN, Tree, find_tree_of
 from eventd.log.witnesses.witnessed import find_witnessed, read_of
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.group_configuration import PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.witnessing.asking import INVALID, REFUSED, HistoryAsker, HistoryUntold
 from eventd.witnessing.group_witness import GroupWitness

@@ -8,7 +8,7 @@ from typing import Final
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.relayed_notes import decide_relayed
 from eventd.log.witnesses.witnessed import find_witnessed
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.group_configuration import PeerConfig
 from eventd.witnessing.asking import INVALID, REFUSED, HistoryAsker, HistoryUntold
 from eventd.witnessing.group_witness import GroupWitness, WantedTree
 from federation.errors import MalformedHistory, MessageError

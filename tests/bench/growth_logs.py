@@ -17,7 +17,7 @@ from eventd.log.core.head import lock_head, move_head, read_head
 from eventd.log.core.topic_row import ensure_topic
 from eventd.log.core.values import Drafts
 from eventd.log.cursors.cursors import Step, apply_step, create_cursor, declare_selection
-from eventd.resources.configuration import topic_of
+from eventd.resources.group_configuration import topic_of
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.links import StoredMark, write_mark

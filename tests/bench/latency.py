@@ -22,7 +22,7 @@ from eventd.api.framework.operations import Services
 from eventd.log.core.head import read_head
 from eventd.log.core.values import Draft
 from eventd.node.node import Node
-from eventd.resources.configuration import topic_of
+from eventd.resources.group_configuration import topic_of
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.settings.loading import load

@@ -19,7 +19,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import read_matching
 from eventd.log.core.values import Draft
 from eventd.log.history.open_tree import TreeOwner, open_tree
-from eventd.resources.configuration import topic_of
+from eventd.resources.group_configuration import topic_of
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database

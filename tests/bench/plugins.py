@@ -16,7 +16,7 @@ from pathlib import Path
 
 from eventd.plugins.contract.contract import MANUAL_TRIGGER, Outcome, RunRequest
 from eventd.plugins.run.plugins import Plugins
-from eventd.resources.configuration import PluginConfig
+from eventd.resources.plugin_configuration import PluginConfig
 from eventd.runtime.clock import SystemClock
 from eventd.testing import event
 from tests.bench.rounds import run_rounds

@@ -21,7 +21,7 @@ from eventd.bench.wire import NodeClient
 from eventd.errors import Unavailable
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Draft
-from eventd.resources.configuration import topic_of
+from eventd.resources.group_configuration import topic_of
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from federation.event import Event, encode, normalise

@@ -18,7 +18,8 @@ from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import Cursor, read_cursors
 from eventd.node.subscriptions import Subscribers, purposes_of
 from eventd.plugins.contract.contract import Outcome, PluginFailed, Result, RunRequest
-from eventd.resources.configuration import PluginConfig, effective
+from eventd.resources.group_configuration import effective
+from eventd.resources.plugin_configuration import PluginConfig
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.engine.database import Connection

@@ -10,7 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 from eventd.plugins.contract.contract import MANUAL_TRIGGER, RunRequest
-from eventd.resources.configuration import PluginConfig
+from eventd.resources.plugin_configuration import PluginConfig
 from eventd.testing import NOW, event
 
 SECOND = 1_000_000

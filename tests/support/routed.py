@@ -19,7 +19,7 @@ from eventd.log.routers.commit import CommitSteps
 from eventd.log.routers.declare import DeleteRouter, PutRouter, RouterLimits, RouterSpec
 from eventd.log.topics.router_rows import RouterRow, read_router
 from eventd.log.topics.topics import PutTopic
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from tests.support.topics import ALL, RecordFields, Topics
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from eventd.log.core.id_conflicts import ConflictCount
 from eventd.log.core.missing_records import MissingRecords
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.resources.kinds.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
 
 AREA = "federation"

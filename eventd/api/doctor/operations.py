@@ -31,7 +31,7 @@ from eventd.groups.callback_history import count_losses
 from eventd.groups.callbacks import read_callback_statuses, read_callbacks
 from eventd.log.core.topic_row import find_topic
 from eventd.log.topics.topics import ROUTEMASTER
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.resources.stream_configuration import CacheSpec, StreamTenantConfig, stream_caches, stream_tenants
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources

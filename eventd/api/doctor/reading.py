@@ -30,9 +30,10 @@ from eventd.log.cursors.dead_letters import count_dead_letters
 from eventd.log.delivery.backlog import Backlog, read_backlog, read_backlogs, read_stale
 from eventd.log.delivery.refused_requests import count_tls_refusals
 from eventd.log.delivery.repairs import read_dead_letters
-from eventd.resources.configuration import GroupConfig, PeerConfig, SloConfig, slos
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.resources.keyring import check_files
 from eventd.resources.kinds.registry import EVENT_GROUP, FEDERATION_SLO
+from eventd.resources.slo_configuration import SloConfig, slos
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import count_inbound_gaps

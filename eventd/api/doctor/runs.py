@@ -5,7 +5,7 @@ from __future__ import annotations
 from eventd.api.doctor.facts import LinkFacts, Runs
 from eventd.egress.loop.collecting import LONGEST
 from eventd.groups.subscriptions import SubscriptionStatus, read_subscription_statuses
-from eventd.resources.configuration import subscriptions
+from eventd.resources.plugin_configuration import subscriptions
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
 from eventd.store.rows.runs import RunStatus, count_events, read_runs

@@ -25,7 +25,7 @@ from eventd.log.history.trees import (
 from eventd.log.witnesses.cosignatures import read_peers_cosigned
 from eventd.log.witnesses.keys import LOG, read_keys
 from eventd.log.witnesses.witnessed import read_of
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.text.duration import DAY, format_duration

@@ -15,7 +15,7 @@ from eventd.log.witnesses.keys import LOG, StoredKey, read_known_keys, show_key
 from eventd.log.witnesses.unproven import UnprovenEvents, read_unproven
 from eventd.log.witnesses.waiting import WaitingTree, read_waiting
 from eventd.log.witnesses.witnessed import read_witnessed
-from eventd.resources.configuration import GroupConfig, topic_of
+from eventd.resources.group_configuration import GroupConfig, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.text.arguments import as_argument

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.observe.metrics import Metrics
     from eventd.observe.rates import RateFilter, RatePage
     from eventd.resources.callback_configuration import CallbackConfig
-    from eventd.resources.configuration import GroupConfig
+    from eventd.resources.group_configuration import GroupConfig
     from eventd.resources.stream_key_state import TenantKeyState
     from eventd.resources.subscriber_configuration import SubscriberLimits
     from eventd.runtime.clock import Clock

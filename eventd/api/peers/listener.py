@@ -15,7 +15,7 @@ from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
 from eventd.ingress.peers import Mismatch, PeerIngress, any_node
 from eventd.ingress.traced import UNTRACED
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.tls.transport import client_certificate
 from eventd.tracing import tracing
 from eventd.tracing.contexts import read_batch_trace

@@ -10,7 +10,7 @@ from eventd.api.framework.operations import Services
 from eventd.egress.peers.questions import Asker
 from eventd.egress.transport.transport import Transport
 from eventd.groups.lookup import find_group, find_peer
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 
 

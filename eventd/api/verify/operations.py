@@ -19,7 +19,7 @@ from eventd.api.verify.history import keep
 from eventd.api.verify.links import show_link
 from eventd.egress.peers.questions import QueryUnsupported
 from eventd.errors import Conflict, EventdError, NotFound, Unavailable
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
 from eventd.store.rows.console_sessions import find_session, is_valid

@@ -16,7 +16,7 @@ from eventd.egress.peers.questions import Asker
 from eventd.errors import Conflict
 from eventd.groups.links import read_cursor_of
 from eventd.log.delivery.event_ledger import read_batch_digest
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.group_configuration import PeerConfig
 from eventd.store.engine.database import Connection, Database
 from federation.errors import BadAnswer
 from federation.event import Event

@@ -15,7 +15,7 @@ from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.delivery.backlog import read_backlog
 from eventd.log.delivery.digests import Exclusions, RecordFilter, oldest_kept, read_exclusions, taken_before
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from federation.compare import MINUTE, MOST_FILTERS, RecordScope, State
 from federation.event import micros

@@ -11,7 +11,7 @@ from typing import Final
 from eventd.audit.receipts.receipt_terms import ReceiptKey
 from eventd.audit.report.documents import read_documents
 from eventd.errors import Invalid
-from eventd.resources.configuration import group_of
+from eventd.resources.group_configuration import group_of
 from eventd.resources.keyring import load_ring
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.regular_files import NotRegular, read_regular

@@ -18,8 +18,8 @@ from eventd.lake.extra import require as require_lake
 from eventd.log.core.head import lock_head
 from eventd.quic.library import require
 from eventd.resources.callback_configuration import callbacks
-from eventd.resources.configuration import effective
 from eventd.resources.declared_tls import declared_tls, tls_of_callbacks
+from eventd.resources.group_configuration import effective
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.resources.stream_configuration import stream_tenants
 from eventd.runtime.clock import SystemClock

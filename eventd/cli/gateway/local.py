@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eventd.egress.callbacks.tester import CallbackTestResult
     from eventd.net.local_socket import SocketProblem
     from eventd.resources.callback_configuration import CallbackConfig
-    from eventd.resources.configuration import GroupConfig
+    from eventd.resources.group_configuration import GroupConfig
     from eventd.resources.subscriber_configuration import SubscriberLimits
     from eventd.settings.model import Settings
     from eventd.store.engine.database import Database

@@ -23,7 +23,7 @@ from eventd.api.keys.api_key import OWNER
 from eventd.api.topics.calls import V0
 from eventd.egress.routers.pump import Routing
 from eventd.errors import EventdError
-from eventd.resources.configuration import effective
+from eventd.resources.group_configuration import effective
 from eventd.runtime.supervisor import Supervisor
 from eventd.settings.model import Settings
 from eventd.store.rows.registry import read_resources

@@ -20,7 +20,7 @@ from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor, DeliveredBatch
 from eventd.log.delivery.selection import Selection
 from eventd.net.address_rules import AddressRules
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import SECOND, Clock
 from eventd.tracing import tracing
 from eventd.tracing.spans import Attributes

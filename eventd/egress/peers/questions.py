@@ -12,7 +12,7 @@ from eventd.egress.transport.transport import Transport
 from eventd.errors import Conflict, EventdError, Unavailable
 from eventd.net.address_rules import AddressRules
 from eventd.net.exchange import Answer
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import Clock
 from federation.compare import Ids, KnownEvents, Question, State, Sums, encode_question, read_reply
 from federation.errors import BadAnswer, NoSigningKey

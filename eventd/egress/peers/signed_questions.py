@@ -9,7 +9,7 @@ from typing import NamedTuple
 from eventd.egress.transport.transport import Transport
 from eventd.net.address_rules import AddressRules
 from eventd.net.exchange import Answer
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.runtime.clock import Clock
 from federation.keys import Key, KeyRing
 from federation.signing import SignedRequest, sign_request, verify_answer

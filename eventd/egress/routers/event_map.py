@@ -20,7 +20,7 @@ from eventd.errors import Invalid
 from eventd.log.core.records import UNTAGGED, RecordParts, read_body
 from eventd.log.core.values import Draft
 from eventd.log.routers.source import CopyFailure, CopyPage, Original, OriginalPage
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from federation.errors import MessageError
 from federation.event import DECODER, Event, encode, expiry_micros, from_micros, new_event_id, normalise
 

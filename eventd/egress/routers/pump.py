@@ -35,7 +35,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.routers.commit import CommitSteps, RouterStep, StepResult
 from eventd.log.topics.router_rows import RouterRow, read_heads
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.runtime.supervisor import SpawnTask
 
 LANES = 4

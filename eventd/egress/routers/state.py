@@ -17,7 +17,7 @@ from eventd.log.routers.commit import GroupAdmission, RouterStep, StepResult
 from eventd.log.routers.source import CopyPage, OriginalPage, read_source
 from eventd.log.topics.router_rows import RouterRow, read_routers
 from eventd.log.topics.topics import GROUP
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.store.engine.database import Connection
 from federation.event import DECODER
 

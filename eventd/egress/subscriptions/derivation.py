@@ -13,7 +13,7 @@ from eventd.egress.subscriptions.window import RunBatch
 from eventd.errors import EventdError
 from eventd.log.core.values import Draft
 from eventd.plugins.contract.contract import PluginFailed, Result
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.text.duration import parse_duration
 from federation.errors import MessageError
 from federation.event import UNSET, Event, encode, expiry_micros, from_micros, normalise

@@ -24,7 +24,8 @@ from eventd.log.cursors.cursors import Cursor
 from eventd.plugins.contract.contract import SUBSCRIPTION_TRIGGER, PluginFailed, RunRequest, subscription_topic
 from eventd.plugins.run.endings import ended_badly, ended_well, refused_after
 from eventd.plugins.run.plugins import Plugins
-from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig
+from eventd.resources.group_configuration import GroupConfig
+from eventd.resources.plugin_configuration import PluginConfig, SubscriptionConfig
 from eventd.store.engine.database import Database
 from eventd.store.rows.runs import NewRun, Run, RunEnd, RunStatus, begin_run, end_run, interrupt_runs, last_run
 from eventd.tracing import tracing

@@ -17,7 +17,8 @@ from eventd.egress.subscriptions.window import MOST_BYTES, MOST_EVENTS, RunBatch
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.cursors.cursors import Cursor
-from eventd.resources.configuration import GroupConfig, PluginConfig, SubscriptionConfig
+from eventd.resources.group_configuration import GroupConfig
+from eventd.resources.plugin_configuration import PluginConfig, SubscriptionConfig
 from federation.event import is_alive
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from eventd.log.core.blocks import Block, names
 from eventd.log.core.values import Record
-from eventd.resources.configuration import SubscriptionConfig
+from eventd.resources.plugin_configuration import SubscriptionConfig
 from federation.event import DECODER, Event, is_alive, written
 from federation.selector import Selector
 

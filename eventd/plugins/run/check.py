@@ -12,7 +12,7 @@ import msgspec
 from eventd.plugins.contract.contract import MANUAL_TRIGGER, Outcome, PluginFailed, RunRequest
 from eventd.plugins.run.executable import LOOK
 from eventd.plugins.run.plugins import Plugins
-from eventd.resources.configuration import PluginConfig
+from eventd.resources.plugin_configuration import PluginConfig
 from eventd.resources.reading.problems import shorten
 from eventd.runtime.clock import SECOND, Clock
 from eventd.text.plural import counted

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from eventd.resources.configuration import PluginConfig
+from eventd.resources.plugin_configuration import PluginConfig
 from eventd.resources.validation.resource import identity_of
 from eventd.store.rows.registry import StoredResource
 

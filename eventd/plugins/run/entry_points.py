@@ -25,7 +25,7 @@ from eventd.plugins.run.executable import (
 )
 from eventd.processes.guards import Guards
 from eventd.processes.process import Program
-from eventd.resources.configuration import PluginConfig
+from eventd.resources.plugin_configuration import PluginConfig
 from eventd.resources.reading.problems import shorten
 from eventd.runtime.clock import SECOND, Clock
 from eventd.text.duration import format_duration

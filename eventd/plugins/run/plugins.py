@@ -13,7 +13,7 @@ from eventd.plugins.run import executable
 from eventd.plugins.run.entry_points import Hosts
 from eventd.plugins.run.executable import RawAnswer, digest_of, environment_of
 from eventd.processes.guards import Guards
-from eventd.resources.configuration import PluginConfig
+from eventd.resources.plugin_configuration import PluginConfig
 from eventd.runtime.clock import Clock
 from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.tracing import tracing

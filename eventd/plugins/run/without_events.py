@@ -18,7 +18,7 @@ from eventd.plugins.contract.contract import INTERVAL_TRIGGER, MANUAL_TRIGGER, O
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.endings import ended_badly, ended_well
 from eventd.plugins.run.plugins import Plugins
-from eventd.resources.configuration import PluginConfig, ScheduleConfig, plugins, startup
+from eventd.resources.plugin_configuration import PluginConfig, ScheduleConfig, plugins, startup
 from eventd.resources.validation.resource import document, identity_of
 from eventd.runtime.clock import Clock
 from eventd.store.engine.database import Connection, Database

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -19,6 +19,8 @@ from eventd.store.rows.registry import StoredResource
 
 ResourceRef = Identity
 """The identity of a resource that another resource names; the named resource need not exist."""
+
+S = TypeVar("S", bound=Spec)
 
 
 def identity_of(stored: StoredResource) -> Identity:
@@ -134,6 +136,12 @@ def from_stored(stored: StoredResource) -> Declaration:
         what = f"the stored {identity_of(stored)} cannot be used: {render_path(first.path)} {first.message}"
         raise Invalid(what, hint="apply it again in the form of this version") from error
     return Resource(kind, stored.name, stored.annotations, spec, stored.labels)
+
+
+def specs_of(stored: Iterable[StoredResource], kind: Kind, of: type[S]) -> dict[str, S]:
+    """Return the specs of one kind by name. Raises Invalid for a row this program cannot read."""
+    read = ((row.name, from_stored(row).spec) for row in stored if row.kind == kind.name)
+    return {name: spec for name, spec in read if isinstance(spec, of)}
 
 
 def without_empty(value: Any, section: type[Spec] | None) -> Any:

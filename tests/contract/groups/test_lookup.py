@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from eventd.api.framework.operations import Services
 from eventd.groups.lookup import find_group
 from eventd.log.core.eventlog import EventLog
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from federation.history.notes import LOG_KEY, NoteSigner
 from tests.support import operations
 from tests.support.declared import declare, group, peer

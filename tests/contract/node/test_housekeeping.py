@@ -27,7 +27,7 @@ from eventd.log.routemaster.tokens import (
 from eventd.node import retention
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.runtime.clock import SECOND
 from eventd.settings.loading import load
 from eventd.settings.model import Settings

@@ -19,7 +19,7 @@ from eventd.node import sealing
 from eventd.node.group_history import _compare_shipped
 from eventd.node.sealing import IDLE_SECONDS, MOST_LAG, REST, SEAL_SECONDS, Sealer
 from eventd.node.shipped_trees import ShippedTrees
-from eventd.resources.configuration import GroupConfig, group_of
+from eventd.resources.group_configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute

@@ -13,7 +13,7 @@ import pytest
 from eventd.plugins.contract.contract import Outcome
 from eventd.plugins.run.check import Checking, undeclared
 from eventd.plugins.run.plugins import Plugins
-from eventd.resources.configuration import PluginConfig, plugins
+from eventd.resources.plugin_configuration import PluginConfig, plugins
 from eventd.resources.reading.documents import load_text
 from eventd.resources.validation.check import check
 from eventd.runtime.clock import SystemClock

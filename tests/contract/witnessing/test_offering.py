@@ -23,7 +23,7 @@ from eventd.log.witnesses.findings import read_findings, read_pending
 from eventd.log.witnesses.keys import read_keys
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import DecideOffer, decide
-from eventd.resources.configuration import GroupConfig, group_of
+from eventd.resources.group_configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.log_pause import MOST_REASONS
 from eventd.store.engine.statements import execute

@@ -13,7 +13,7 @@ from eventd.log.witnesses.cosignatures import prove_last
 from eventd.log.witnesses.findings import read_findings, read_pending
 from eventd.log.witnesses.keys import LOG, read_keys
 from eventd.log.witnesses.witnessed import read_witnessed
-from eventd.resources.configuration import GroupConfig, group_of
+from eventd.resources.group_configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import ManualClock
 from eventd.witnessing.asking import BUSY, REFUSED, UNREACHABLE, HistoryUntold

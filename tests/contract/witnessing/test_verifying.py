@@ -10,7 +10,7 @@ import pytest
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.hints import keep_hints
 from eventd.log.witnesses import checking
-from eventd.resources.configuration import GroupConfig, group_of
+from eventd.resources.group_configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.testing import NOW, ManualClock
 from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate

@@ -20,7 +20,7 @@ from eventd.api.routemaster.subscriptions import read_settings
 from eventd.api.routemaster.urls import is_event_url, parse_url, read_callback
 from eventd.errors import EventdError
 from eventd.log.core.values import Drafts
-from eventd.resources.configuration import GroupConfig, effective
+from eventd.resources.group_configuration import GroupConfig, effective
 from eventd.store.backup.backup import examine
 from eventd.testing import NOW
 from federation.event import decode_canonical

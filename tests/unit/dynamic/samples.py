@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eventd.resources.configuration import PolicyRule
+from eventd.resources.plugin_configuration import PolicyRule
 from eventd.resources.reading.documents import Identity
 from eventd.store.parts.claims import ResourceKey, claims_of, masked_by, target_of
 from eventd.store.parts.part import ClaimSpan, StoredPart

@@ -10,7 +10,7 @@ import pytest
 
 from eventd.dynamic.merge import Effective, merge
 from eventd.dynamic.prepared import prepare, prepare_startup
-from eventd.resources.configuration import PolicyRule
+from eventd.resources.plugin_configuration import PolicyRule
 from eventd.store.parts.part import StoredPart
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW

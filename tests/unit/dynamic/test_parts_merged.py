@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventd.dynamic.merge import MASK, Effective, merge
 from eventd.dynamic.prepared import PreparedPart, prepare, prepare_startup
-from eventd.resources.configuration import PolicyRule
+from eventd.resources.plugin_configuration import PolicyRule
 from eventd.store.parts.part import StoredPart
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventd.errors import SecretUnreadable
-from eventd.resources.configuration import GroupConfig, KeyConfig, LimitsConfig, RetentionConfig
+from eventd.resources.group_configuration import GroupConfig, KeyConfig, LimitsConfig, RetentionConfig
 from eventd.resources.keyring import check_files, load_ring
 
 GROUP = GroupConfig(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.resources.configuration import PluginConfig, PolicyRule, plugins, policies
+from eventd.resources.plugin_configuration import PluginConfig, PolicyRule, plugins, policies
 from eventd.resources.validation.resource import ResourceRef
 from tests.unit.resources.samples import PLUGIN, accepted, problems, rows
 

@@ -18,7 +18,7 @@ from eventd.log.core.head import read_head
 from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import Cursor, LinkState, read_cursors
 from eventd.log.witnesses.findings import read_worst
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import InboundGap, InboundLink, read_inbound_gaps, read_inbound_links
 from eventd.store.rows.registry import announce, read_resources

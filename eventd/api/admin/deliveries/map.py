@@ -21,7 +21,7 @@ from eventd.groups.group_map import (
 )
 from eventd.groups.lookup import find_group, peers_of
 from eventd.groups.own_links import NO_RATES, read_own_links
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.store.engine.database import Connection
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from eventd.groups.links import read_cursor_of, read_repairs_of
 from eventd.log.delivery.selection import Selection
 from eventd.log.delivery.states import LinkLedger, Repair, Version, read_picked, read_versions
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.group_configuration import PeerConfig
 from eventd.store.engine.database import Connection
 
 

@@ -22,7 +22,7 @@ from eventd.log.cursors.cursors import Cursor, set_paused
 from eventd.log.delivery.backlog import Backlog, survey
 from eventd.log.delivery.repairs import MOST_POSITIONS, numbered_between, read_placed, recorded_between, start_repair
 from eventd.log.delivery.selection import Selection
-from eventd.resources.configuration import PeerConfig
+from eventd.resources.group_configuration import PeerConfig
 from eventd.store.engine.database import Connection, Database
 from federation.event import is_alive
 from federation.loops import decode_path, may_send

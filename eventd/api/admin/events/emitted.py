@@ -19,7 +19,7 @@ from eventd.api.admin.events.event_columns import PlainEvent, convert_events, dr
 from eventd.errors import EventdError, Invalid, TooLarge
 from eventd.ingress.admission import draft_of
 from eventd.log.core.values import Draft, Drafts
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND, shorten
 from eventd.text.duration import parse_duration
 from eventd.text.plural import counted

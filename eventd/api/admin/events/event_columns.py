@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from eventd.log.core.values import Drafts
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from federation.errors import BadEvent
 from federation.event import (
     ENCODER,

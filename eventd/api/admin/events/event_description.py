@@ -37,7 +37,7 @@ from eventd.log.delivery.event_ledger import BatchEvidence, EventDeadLetter, rea
 from eventd.log.delivery.evidence import Proof
 from eventd.log.delivery.states import Delivery, derive
 from eventd.log.witnesses.event_states import admitting_node, read_event_states
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.store.parts.part import StoredPart
 from eventd.store.rows.returned_events import read_returned_marks

@@ -13,7 +13,7 @@ from msgspec import Raw
 from eventd.api.admin.events.emitted import BadEvents, EventProblem, EventsTooLarge, drafts_from
 from eventd.api.admin.events.event_columns import PlainEvent
 from eventd.errors import Invalid
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND
 
 _EVENTS: Final = 256

@@ -36,7 +36,7 @@ from eventd.log.core.units import Check, Publish
 from eventd.log.core.values import AppendResult, Drafts, Head, IdOwner, Outcome, Record
 from eventd.log.history.trees import read_tree
 from eventd.log.witnesses.event_states import EventHistory, admitting_node, pick_in_state, read_event_states, span_of
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.store.engine.database import Connection
 from eventd.text.arguments import as_argument
 from federation.event import DECODER, is_plain

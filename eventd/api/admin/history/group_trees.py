@@ -26,7 +26,7 @@ from eventd.log.history.trees import (
 from eventd.log.witnesses.keys import read_witness_keys
 from eventd.log.witnesses.waiting import count_waiting
 from eventd.log.witnesses.witnessed import read_witnessed
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources

@@ -20,7 +20,7 @@ from eventd.log.history.hints import find_hint
 from eventd.log.history.proving import NotProven
 from eventd.log.witnesses.keys import LOG
 from eventd.log.witnesses.witnessed import read_of
-from eventd.resources.configuration import GroupConfig, PeerConfig
+from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.store.engine.database import Connection
 from eventd.witnessing.asked_proofs import AskedProofs, TreeToAsk
 from eventd.witnessing.asking import OLDER, HistoryAsker, HistoryUntold

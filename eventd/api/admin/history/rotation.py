@@ -14,7 +14,7 @@ from eventd.api.framework.operations import Params, Services
 from eventd.errors import Conflict, SettingsError
 from eventd.groups.lookup import read_group_topic
 from eventd.log.history.trees import find_open_tree
-from eventd.resources.configuration import effective
+from eventd.resources.group_configuration import effective
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
 from eventd.witnessing.node_keys import rotate_log_key

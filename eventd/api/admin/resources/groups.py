@@ -12,7 +12,7 @@ from eventd.groups.lookup import find_group, peers_of
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics
 from eventd.log.cursors.cursors import LinkState, read_shown_states
-from eventd.resources.configuration import GroupConfig, effective, topic_of
+from eventd.resources.group_configuration import GroupConfig, effective, topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.registry import read_resources, read_version

@@ -17,8 +17,8 @@ from eventd.plugins.run.check import DEFAULT_TYPE, Checking, PluginCheck
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
 from eventd.plugins.run.without_events import find_plugin, prepare_manual_run, run_without_events
-from eventd.resources.configuration import PluginConfig, subscriptions
 from eventd.resources.kinds.registry import PLUGIN
+from eventd.resources.plugin_configuration import PluginConfig, subscriptions
 from eventd.resources.validation.resource import from_stored
 from eventd.runtime.clock import Clock
 from eventd.runtime.threads import ThreadFactory

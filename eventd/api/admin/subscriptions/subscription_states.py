@@ -14,10 +14,7 @@ from eventd.errors import NotFound
 from eventd.groups.lookup import find_group
 from eventd.groups.subscriptions import SubscriptionStatus, read_subscription_statuses
 from eventd.log.cursors.cursors import Cursor, LinkState
-from eventd.resources.configuration import (
-    SubscriptionConfig,
-    subscriptions,
-)
+from eventd.resources.plugin_configuration import SubscriptionConfig, subscriptions
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
 

@@ -36,7 +36,7 @@ from eventd.log.delivery.repairs import (
     recorded_between,
     start_repair,
 )
-from eventd.resources.configuration import SubscriptionConfig
+from eventd.resources.plugin_configuration import SubscriptionConfig
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import announce, read_resources
 from eventd.store.rows.runs import detach_runs

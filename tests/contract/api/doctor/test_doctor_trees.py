@@ -24,7 +24,7 @@ from eventd.log.witnesses.cosignatures import REFUSED, keep_cosignature, note_wi
 from eventd.log.witnesses.keys import forget_keys
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.witnessed import decide, forget_trees
-from eventd.resources.configuration import GroupConfig, group_of
+from eventd.resources.group_configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute

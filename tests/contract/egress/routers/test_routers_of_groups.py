@@ -16,7 +16,7 @@ from eventd.log.core.units import Publish
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.topics.deleted_topics import delete_topic
 from eventd.log.topics.errors import RouterCycle, TopicNotFound
-from eventd.resources.configuration import GroupConfig, effective
+from eventd.resources.group_configuration import GroupConfig, effective
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch

@@ -12,7 +12,7 @@ from eventd.egress.subscriptions import run_effect
 from eventd.errors import DatabaseUnavailable
 from eventd.log.core import commit, units
 from eventd.log.core.eventlog import EventLog
-from eventd.resources.configuration import topic_of
+from eventd.resources.group_configuration import topic_of
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.contract.egress.conftest import BOTH_DATABASES

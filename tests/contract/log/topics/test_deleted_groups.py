@@ -17,7 +17,7 @@ from eventd.log.retention.evict import Eviction
 from eventd.log.topics.deleted_topics import clear_deleted, read_cleared, remove_cleared
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
-from eventd.resources.configuration import GroupConfig, effective
+from eventd.resources.group_configuration import GroupConfig, effective
 from eventd.runtime.clock import SECOND
 from eventd.settings.loading import load
 from eventd.store.engine.database import Connection, Database

@@ -20,7 +20,7 @@ from eventd.plugins.contract.contract import PluginFailed, Result
 from eventd.plugins.run.entry_points import IDLE_SECONDS, LIFE_SECONDS, START_SECONDS
 from eventd.plugins.run.host import Failed, Function, answer, load
 from eventd.plugins.run.plugins import Plugins
-from eventd.resources.configuration import PluginConfig
+from eventd.resources.plugin_configuration import PluginConfig
 from eventd.runtime.clock import SystemClock
 from eventd.testing import NOW, ManualClock, until
 from tests.support.child_processes import children, descriptors, is_running, programs

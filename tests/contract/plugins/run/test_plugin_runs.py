@@ -15,7 +15,7 @@ import pytest
 
 from eventd.plugins.contract.contract import Outcome, PluginFailed
 from eventd.plugins.run.plugins import Plugins
-from eventd.resources.configuration import PluginConfig
+from eventd.resources.plugin_configuration import PluginConfig
 from eventd.runtime.clock import SystemClock
 from eventd.testing import ManualClock, until
 from tests.support.child_processes import children, descriptors, is_running

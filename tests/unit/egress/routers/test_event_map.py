@@ -13,7 +13,7 @@ from eventd.log.core.records import RecordParts, body_of_event, record_id, write
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.core.values import Head
 from eventd.log.routers.source import Original, OriginalPage
-from eventd.resources.configuration import GroupConfig, effective
+from eventd.resources.group_configuration import GroupConfig, effective
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW, event
 from federation.event import decode_canonical, encode

@@ -12,7 +12,7 @@ from eventd.egress.subscriptions.trigger import DERIVED_BY, TriggerEvent
 from eventd.egress.subscriptions.window import RunBatch
 from eventd.log.core.values import Draft, Record
 from eventd.plugins.contract.contract import PluginFailed, Result
-from eventd.resources.configuration import GroupConfig, effective
+from eventd.resources.group_configuration import GroupConfig, effective
 from eventd.runtime.clock import SECOND
 from eventd.store.rows.registry import StoredResource
 from eventd.testing import NOW, event

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from eventd.resources.configuration import group_of
+from eventd.resources.group_configuration import group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner
 from tests.unit.resources.samples import GROUP, accepted, group, problems

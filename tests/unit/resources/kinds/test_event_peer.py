@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from eventd.resources.configuration import effective
+from eventd.resources.group_configuration import effective
 from federation.history.notes import LOG_KEY, WITNESS_KEY, NoteSigner
 from tests.unit.resources.samples import GROUP, PEER, accepted, group, peer, problems, rows
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.resources.configuration import SubscriptionConfig, subscriptions
 from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
+from eventd.resources.plugin_configuration import SubscriptionConfig, subscriptions
 from tests.unit.resources.samples import BACKING, SUBSCRIPTION, accepted, problems, rows, subscription
 
 STORED = rows(BACKING)

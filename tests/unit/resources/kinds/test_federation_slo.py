@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.resources.configuration import SloConfig, slos
+from eventd.resources.slo_configuration import SloConfig, slos
 from tests.unit.resources.samples import FEDERATION, GROUP, accepted, problems, rows
 
 STORED = rows(GROUP)

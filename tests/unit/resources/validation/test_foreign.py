@@ -8,8 +8,9 @@ import pytest
 
 from eventd.errors import NotFound
 from eventd.resources.apply import plan, plan_delete
-from eventd.resources.configuration import effective, startup, subscriptions
+from eventd.resources.group_configuration import effective
 from eventd.resources.kinds.registry import KINDS
+from eventd.resources.plugin_configuration import startup, subscriptions
 from eventd.resources.reading.documents import load_text
 from eventd.resources.reading.yaml_text import write_yaml
 from eventd.resources.validation.check import check

@@ -15,7 +15,7 @@ from eventd.api.admin.events.emitted import BadEvents, EventsTooLarge, drafts_fr
 from eventd.api.admin.events.event_columns import drafts_of, read_events
 from eventd.errors import EventdError
 from eventd.log.core.values import Drafts
-from eventd.resources.configuration import effective
+from eventd.resources.group_configuration import effective
 from eventd.testing import NOW
 from tests.unit.resources.samples import GROUP, rows
 

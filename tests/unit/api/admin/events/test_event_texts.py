@@ -12,7 +12,7 @@ from eventd.api.admin.events import event_texts
 from eventd.api.admin.events.emitted import BadEvents, EventsTooLarge, drafts_from
 from eventd.api.admin.events.event_texts import are_texts, decode_texts
 from eventd.errors import EventdError
-from eventd.resources.configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND
 from eventd.testing import NOW
 from tests.unit.api.admin.events.test_event_columns import EDGE as GROUP

@@ -1,4 +1,4 @@
-"""The configuration that declared resources give a node: comparable values with every default filled in.
+"""The configuration of groups, their keys and their peers: comparable values with every default filled in.
 
 A node restarts only those of its tasks whose values differ after a change. Plugins' proposals have no part in this.
 """
@@ -7,38 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from eventd.resources.kinds.event_group import AuthKey, EventGroupSpec, Listen
 from eventd.resources.kinds.event_peer import EventPeerSpec, PeerTls
-from eventd.resources.kinds.event_subscription import EventSubscriptionSpec
-from eventd.resources.kinds.federation_slo import LAG_FAIL, LAG_WARN, FederationSloSpec
 from eventd.resources.kinds.history_keys import public_key
-from eventd.resources.kinds.override_policy import DynamicOverridePolicySpec
-from eventd.resources.kinds.plugin import DynamicConfigSourceSpec, PluginSpec, PluginTrigger, ResourceReference
-from eventd.resources.kinds.registry import (
-    DYNAMIC_CONFIG_SOURCE,
-    DYNAMIC_OVERRIDE_POLICY,
-    EVENT_GROUP,
-    EVENT_PEER,
-    EVENT_SUBSCRIPTION,
-    FEDERATION_SLO,
-    PLUGIN,
-    Kind,
-)
-from eventd.resources.kinds.spec import Spec
-from eventd.resources.validation.resource import ResourceRef, from_stored
+from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
+from eventd.resources.validation.resource import specs_of
 from eventd.runtime.backoff import Backoff
 from eventd.store.rows.registry import StoredResource
 from eventd.text.duration import SECOND
 from eventd.tls.files import SYSTEM_CAS, ClientTlsConfig, ServerTlsConfig
 from federation.peers import ANY
 from federation.selector import Selector
-
-SHORTEST_INTERVAL = SECOND
-"""The shortest time between two scheduled runs, in microseconds; a shorter declared interval counts as this."""
-
-S = TypeVar("S", bound=Spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,82 +138,6 @@ class GroupConfig:
         return replace(self, peers={}) == replace(other, peers={})
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionConfig:
-    """Which events run a plugin, and how its result is treated. `batch_window`, `debounce` and `grace` in microseconds.
-
-    `batch_window` and `debounce` are None if they are not set.
-    """
-
-    name: str
-    group: str
-    selector: Selector
-    plugin: str
-    batch_window: int | None
-    debounce: int | None
-    max_attempts: int
-    backoff: Backoff
-    clamp_to_events: bool
-    withdraw_on_expired: bool
-    grace: int
-
-
-@dataclass(frozen=True, slots=True)
-class PluginConfig:
-    """A plugin: either `executable` or `entry_point` is empty. `timeout` and `ttl` in microseconds.
-
-    `ttl` applies to results of an entry point that have none.
-    """
-
-    name: str
-    executable: str
-    entry_point: str
-    timeout: int
-    concurrency: int
-    ttl: int
-    env: tuple[tuple[str, str], ...]
-    capabilities: frozenset[str]
-    context: tuple[ResourceRef, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleConfig:
-    """A plugin that runs at intervals. `every`, in microseconds, is the time from start to start.
-
-    `ttl`: for how many microseconds a result lasts at most; None: no limit beside its own ttl. `owner` is `Plugin/NAME`
-    or `DynamicConfigSource/NAME`, the resource that declares the interval.
-    """
-
-    owner: str
-    plugin: str
-    every: int
-    ttl: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SloConfig:
-    """The service level objectives of a group. `lag_warn`, `lag_fail` and `expires_soon` in whole seconds."""
-
-    group: str
-    lag_warn: int
-    lag_fail: int
-    expires_soon: int
-    max_pending_runs: int
-    max_failed_runs: int
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyRule:
-    """The `operations` on the declared resources `targets` that one part, or all parts of one owner, may propose.
-
-    `source` names the part or the owner.
-    """
-
-    source: str
-    operations: frozenset[str]
-    targets: frozenset[ResourceRef]
-
-
 def topic_of(group: str) -> str:
     """Return the name of a group's topic."""
     return f"group:{group}"
@@ -252,12 +156,6 @@ def effective(stored: Iterable[StoredResource]) -> dict[str, GroupConfig]:
 def group_of(name: str, spec: EventGroupSpec) -> GroupConfig:
     """Return the configuration of one group without its peers."""
     return _group(name, spec, {})
-
-
-def specs_of(stored: Iterable[StoredResource], kind: Kind, of: type[S]) -> dict[str, S]:
-    """Return the specs of one kind by name. Raises Invalid for a row this program cannot read."""
-    read = ((row.name, from_stored(row).spec) for row in stored if row.kind == kind.name)
-    return {name: spec for name, spec in read if isinstance(spec, of)}
 
 
 def _group(name: str, spec: EventGroupSpec, peers: Mapping[str, EventPeerSpec]) -> GroupConfig:
@@ -306,118 +204,6 @@ def _listen(spec: Listen) -> ListenConfig:
         ServerTlsConfig(tls.cert_file, tls.key_file, tls.client_ca_file, tls.min_version) if tls.cert_file else None
     )
     return ListenConfig(spec.address, spec.port, declared)
-
-
-def subscriptions(stored: Iterable[StoredResource]) -> dict[str, SubscriptionConfig]:
-    """Return the subscriptions by name. Raises Invalid for a row this program cannot read."""
-    specs = specs_of(stored, EVENT_SUBSCRIPTION, EventSubscriptionSpec)
-    return {name: _subscription(name, spec) for name, spec in specs.items()}
-
-
-def _subscription(name: str, spec: EventSubscriptionSpec) -> SubscriptionConfig:
-    match, retry = spec.match, spec.retry
-    return SubscriptionConfig(
-        name=name,
-        group=spec.group_ref,
-        selector=Selector.of(
-            types=match.types,
-            subject_prefixes=match.subject_prefixes,
-            sources=match.source_nodes,
-            payload=match.payload,
-        ),
-        plugin=spec.trigger.plugin_ref,
-        batch_window=spec.trigger.batch_window or None,
-        debounce=spec.trigger.debounce or None,
-        max_attempts=retry.max_attempts,
-        backoff=Backoff(base=retry.base_backoff / SECOND, cap=retry.max_backoff / SECOND),
-        clamp_to_events=spec.lifetime.clamp_to_events,
-        withdraw_on_expired=spec.lifetime.withdraw_on_expired,
-        grace=spec.lifetime.grace,
-    )
-
-
-def plugins(stored: Iterable[StoredResource]) -> dict[str, PluginConfig]:
-    """Return the plugins by name. Raises Invalid for a row this program cannot read."""
-    return {name: _plugin(name, spec) for name, spec in specs_of(stored, PLUGIN, PluginSpec).items()}
-
-
-def _plugin(name: str, spec: PluginSpec) -> PluginConfig:
-    return PluginConfig(
-        name=name,
-        executable=spec.executable,
-        entry_point=spec.entry_point,
-        timeout=spec.timeout,
-        concurrency=spec.concurrency,
-        ttl=spec.ttl,
-        # A process environment cannot contain an empty name or a name with "=".
-        env=tuple(sorted((key, value) for key, value in spec.env.items() if key.strip() and "=" not in key)),
-        capabilities=frozenset(spec.capabilities),
-        context=tuple(map(_ref, spec.context.resources)),
-    )
-
-
-def _ref(reference: ResourceReference) -> ResourceRef:
-    return ResourceRef(reference.api_version, reference.kind, reference.name)
-
-
-def schedules(stored: Iterable[StoredResource]) -> dict[str, ScheduleConfig]:
-    """Return the schedules by owner; of several intervals of one owner, the shortest counts.
-
-    Raises Invalid for a row this program cannot read.
-    """
-    rows = list(stored)
-    found: list[ScheduleConfig] = []
-    for name, plugin in specs_of(rows, PLUGIN, PluginSpec).items():
-        found += _schedule(f"{PLUGIN.name}/{name}", name, plugin.triggers, None)
-    for name, source in specs_of(rows, DYNAMIC_CONFIG_SOURCE, DynamicConfigSourceSpec).items():
-        found += _schedule(f"{DYNAMIC_CONFIG_SOURCE.name}/{name}", source.plugin_ref, source.triggers, source.ttl)
-    return {schedule.owner: schedule for schedule in found}
-
-
-def _schedule(owner: str, plugin: str, triggers: Iterable[PluginTrigger], ttl: int | None) -> list[ScheduleConfig]:
-    intervals = [trigger.every for trigger in triggers if trigger.every]
-    return [ScheduleConfig(owner, plugin, max(SHORTEST_INTERVAL, min(intervals)), ttl)] if intervals else []
-
-
-def slos(stored: Iterable[StoredResource]) -> dict[str, SloConfig]:
-    """Return the objectives by group name. Raises Invalid for a row this program cannot read."""
-    found = specs_of(stored, FEDERATION_SLO, FederationSloSpec)
-    return {spec.group_ref: _slo(spec) for spec in found.values()}
-
-
-def lag_limits(stored: Iterable[StoredResource], groups: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return for each group the seconds of lag from which its FederationSLO gives a warning, and from which a
-    failure."""
-    found = slos(stored)
-    return {
-        name: (found[name].lag_warn, found[name].lag_fail) if name in found else (LAG_WARN, LAG_FAIL) for name in groups
-    }
-
-
-def _slo(spec: FederationSloSpec) -> SloConfig:
-    return SloConfig(
-        group=spec.group_ref,
-        lag_warn=spec.delivery.lag_warn_seconds,
-        lag_fail=spec.delivery.lag_fail_seconds,
-        expires_soon=spec.delivery.expires_soon_seconds,
-        max_pending_runs=spec.subscription.max_pending_runs,
-        max_failed_runs=spec.subscription.max_failed_runs,
-    )
-
-
-def policies(stored: Iterable[StoredResource]) -> tuple[PolicyRule, ...]:
-    """Return every rule of every policy, ordered by policy name. Raises Invalid for a row this program cannot read."""
-    found = specs_of(stored, DYNAMIC_OVERRIDE_POLICY, DynamicOverridePolicySpec)
-    return tuple(
-        PolicyRule(rule.source, frozenset(rule.operations), frozenset(map(_ref, rule.targets)))
-        for _, spec in sorted(found.items())
-        for rule in spec.allow
-    )
-
-
-def startup(stored: Iterable[StoredResource]) -> list[StoredResource]:
-    """Return every declared resource, sorted by kind, name and apiVersion: what plugins' parts are merged into."""
-    return sorted(stored, key=lambda row: (row.kind, row.name, row.api_version))
 
 
 def _key(key: AuthKey) -> KeyConfig:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eventd.errors import Invalid
-from eventd.resources.configuration import (
+from eventd.resources.group_configuration import (
     GroupConfig,
     KeyConfig,
     LimitsConfig,
