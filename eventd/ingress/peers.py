@@ -483,7 +483,7 @@ class PeerIngress:
         return claimed_sender(node, key_id, self._peers())
 
     def _peers(self) -> set[str]:
-        return {peer.node_name for peer in self.config.peers.values()}
+        return self.config.peer_nodes()
 
 
 def _own_code(error: EventdError) -> str:

@@ -121,7 +121,7 @@ class Gauges:
 
         Names may be invented: an owner or source that is not a declared node counts as `UNKNOWN`.
         """
-        nodes = {group.node_name, *(peer.node_name for peer in group.peers.values())}
+        nodes = {group.node_name, *group.peer_nodes()}
         counts: Counter[tuple[str, str, str, str]] = Counter()
         for each in await self._log.database.read(read_conflicts, topic_id):
             owner, source = (name if name in nodes else UNKNOWN for name in (each.owner, each.source))

@@ -154,7 +154,7 @@ class Retention:
         A deleted mark loses no event: its sender starts from the beginning, and ids show what is stored already.
         """
         database, now = self._log.database, self._log.clock.now()
-        peers = {peer.node_name for peer in group.peers.values()}
+        peers = group.peer_nodes()
         topic_id, stale = await database.read(_read_stale, group.name, peers, now)
         for first in range(0, len(stale), CHUNK):
             await database.write(_delete_links, topic_id, stale[first : first + CHUNK])

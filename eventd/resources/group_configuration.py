@@ -129,6 +129,10 @@ class GroupConfig:
         """The mode of the history, as declared."""
         return "verify" if self.verifies_history else "record" if self.keeps_history else "off"
 
+    def peer_nodes(self) -> set[str]:
+        """Return the names of the nodes that are declared as peers."""
+        return {peer.node_name for peer in self.peers.values()}
+
     def relays(self, node: str) -> bool:
         """Return whether this node passes on to other peers what a node admits."""
         return any(peer.relay and peer.node_name != node for peer in self.peers.values())

@@ -95,7 +95,7 @@ class HistoryAnswers:
             node=node,
             source=source_of(request.key, node),
             pins=ours.pins(),
-            peers={peer.node_name for peer in config.peers.values()},
+            peers=config.peer_nodes(),
             offer=read_offer(question),
         )
         of_files = is_of_files(question.note)

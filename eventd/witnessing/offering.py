@@ -320,7 +320,7 @@ class Offering:
         if await ours.log.database.read(has_expired, ours.topic_id, before):
             expired = await ours.log.database.write(expire_pending, ours.topic_id, before)
             ours.report([FindingKind.UNPROVEN] * expired, self._peer.node_name)
-        node, declared = self._peer.node_name, {peer.node_name for peer in ours.config().peers.values()}
+        node, declared = self._peer.node_name, ours.config().peer_nodes()
         for pending in await ours.log.database.read(read_pending, ours.topic_id, node, declared):
             try:
                 await self._ask_for_proof(pending)

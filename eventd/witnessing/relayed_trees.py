@@ -73,7 +73,7 @@ class RelayedTrees:
         offer, stated = read_offer(answer, old), read_origin(origin)
         if read_checkpoint(offer.note.text).origin != stated:
             raise MalformedHistory(f"the answer is about {read_checkpoint(offer.note.text).origin}", reason="origin")
-        peers = {peer.node_name for peer in config.peers.values()} | {stated.node}
+        peers = config.peer_nodes() | {stated.node}
         offered = OfferFrom(ours.topic_id, config.name, stated.node, KeySource.SHARED, ours.pins(), peers, offer)
         decision = await ours.log.database.write(decide_relayed, offered, ours.log.clock.now())
         ours.report(decision.findings, self._peer.node_name)

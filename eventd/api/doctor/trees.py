@@ -96,7 +96,7 @@ def _read(conn: Connection, config: GroupConfig, now: int) -> GroupTrees:
     behind = [one for node in nodes for one in _read_behind(conn, topic.id, node)]
     replaced = find_unvouched(conn, present)
     known = read_peers_cosigned(conn, topic.id, present.id, now - WITNESS_WITHIN) if replaced else {}
-    declared = {peer.node_name for peer in config.peers.values()}
+    declared = config.peer_nodes()
     return GroupTrees(
         group,
         present,

@@ -43,7 +43,7 @@ def read_links(conn: Connection, group: str, node: str, now: int) -> dict[str, A
     config = find_group(conn, group)
     topic = read_group_topic(conn, group)
     inbound, worst = read_inbound_links(conn, topic.id, node=node), read_worst(conn, topic.id)
-    only_sends = bool(node and inbound) and node not in {peer.node_name for peer in config.peers.values()}
+    only_sends = bool(node and inbound) and node not in config.peer_nodes()
     outbound = [] if only_sends else _read_outbound(conn, config, node, now)
     return {
         "outbound": outbound,

@@ -201,7 +201,7 @@ async def reset(services: Services, params: ResetWitness) -> dict[str, Any]:
 def _reset(conn: Connection, params: ResetWitness, now: int) -> dict[str, Any]:
     group = find_group(conn, params.group)
     topic = read_group_topic(conn, group.name)
-    _require_known(params, {peer.node_name for peer in group.peers.values()} | read_nodes(conn, topic.id))
+    _require_known(params, group.peer_nodes() | read_nodes(conn, topic.id))
     findings = confirm_findings(conn, topic.id, params.node, now)
     return {
         "group": params.group,
