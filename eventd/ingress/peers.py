@@ -1,18 +1,17 @@
-"""Serves the requests of peers: proves the sender, stores events, and answers batches, mark queries and questions.
+"""Serves the requests of peers over v2: proves the sender, stores events, and answers batches, mark queries and
+questions.
 
 Questions are about the events of the sender that this node holds, the links of this node, or histories.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from eventd.errors import EventdError, Full
-from eventd.ingress.admission import admit_v1, drafts_of
+from eventd.ingress.admission import drafts_of
 from eventd.ingress.batch import StoreBatch, StoreResult, VerifiedBatch, mark_of
 from eventd.ingress.claimed_sender import (
     NO_SENDER,
@@ -21,33 +20,30 @@ from eventd.ingress.claimed_sender import (
     claimed_sender,
     claimed_sender_in,
     sender_in,
-    sender_of_v1,
 )
 from eventd.ingress.mark_queries import MarkQueries
+from eventd.ingress.metrics import IngressMetrics
+from eventd.ingress.mismatch import Mismatch, any_node
 from eventd.ingress.nonces import Nonces
 from eventd.ingress.questions import Questions
 from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.ingress.reorder_buffer import LinkLife, ReorderBuffer
+from eventd.ingress.request_counter import RequestCounter
 from eventd.ingress.status import LinkReporter, StatusQuestions
 from eventd.ingress.traced import UNTRACED, receiving
+from eventd.ingress.v1 import IngressV1
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.topic_row import read_topic
-from eventd.log.core.units import Publish
-from eventd.log.core.values import Drafts, Outcome
-from eventd.resources.group_configuration import GroupConfig, topic_of
-from eventd.runtime.clock import SECOND
-from eventd.runtime.log_pause import LogPause
+from eventd.resources.group_configuration import GroupConfig
 from eventd.store.rows.links import read_mark
 from eventd.tracing import tracing
 from eventd.tracing.contexts import BatchTrace
 from federation.batch import read_batch
 from federation.compare import QUESTION_BYTES
-from federation.errors import Conflict, MessageError, NoSigningKey, NotFound, TooLarge, V1Refused, WrongCertificate
+from federation.errors import Conflict, MessageError, NoSigningKey, NotFound, TooLarge, WrongCertificate
 from federation.history.exchange import HISTORY_QUESTION_BYTES
 from federation.history.leaf_hints import read_places
 from federation.keys import Key, KeyRing
 from federation.peers import (
-    ANY,
     BATCH_TYPE,
     HISTORY_PATH,
     JSON_TYPE,
@@ -68,7 +64,6 @@ from federation.signing import (
     verify_head,
 )
 from federation.status import STATUS_QUESTION_BYTES
-from federation.v1 import check_v1, decode_v1, encode_answer_v1
 from federation.wire import (
     REPAIR_QUERY,
     BatchHeader,
@@ -84,33 +79,6 @@ from federation.wire import (
 
 _TAKES = {"Accept": f"{BATCH_TYPE}, {RUNS_TYPE}"}
 """The content types of batches that this node accepts; sent with the answer as `Accept` (RFC 9110, 12.5.1)."""
-
-Mismatch = Callable[[str], str]
-"""A function that compares the client certificate of a connection with a node's name. It returns an empty text if the
-certificate names that node, or if the group demands no certificates, and otherwise the names in the certificate."""
-
-logger = logging.getLogger("eventd.ingress")
-
-
-def any_node(_node: str) -> str:
-    """Return an empty text, for a group in which the connection's certificate does not matter."""
-    return ""
-
-
-class IngressMetrics(Protocol):
-    """Interface of the metrics of received requests. It also learns which peers are up, or asked for their mark."""
-
-    def accepted(self, group: str, node: str, new: int, duplicates: int) -> None: ...
-
-    def refused(self, group: str, reason: str, count: int = 1) -> None: ...
-
-    def verified(self, group: str, protocol: str) -> None: ...
-
-    def alive(self, group: str, node: str) -> None: ...
-
-    def started(self, group: str, node: str) -> None: ...
-
-    def history_verified(self, group: str, result: str, events: int) -> None: ...
 
 
 class HistoryAnswerer(Protocol):
@@ -138,32 +106,11 @@ class PeerAnswer:
     key_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedV1:
-    """The body of a 200 over v1, and the id of the key that signed the request.
-
-    `new`: the event, or its refresh, was stored. v1 has no nonce: only `new` shows that the request is not a replay.
-    """
-
-    answer: bytes
-    new: bool
-    key_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """New events, duplicates, and requests refused as a whole, of one group since this process began to serve it.
-
-    A refresh counts as new over v2 and as a duplicate over v1, where an id conflict counts as a duplicate, too.
-    """
-
-    received: int = 0
-    duplicate: int = 0
-    rejected: int = 0
-
-
 class PeerIngress:
-    """The receiving side of one group. `ring` returns the current keys; it may raise an `EventdError`."""
+    """The receiving side of one group, over v2; `v1` is the one over v1.
+
+    `ring` returns the current keys; it may raise an `EventdError`.
+    """
 
     def __init__(
         self,
@@ -177,13 +124,12 @@ class PeerIngress:
         history: HistoryAnswerer | None = None,
     ) -> None:
         self.config = config
-        self.counts = Counts()
         self._topic_id = topic_id
         self._log = log
         self._ring = ring
         self._metrics = metrics
-        self._refusals = refusals
-        self._pause = LogPause(log.clock.monotonic)
+        self.counter = RequestCounter(config, metrics, refusals, log.clock)
+        self.v1 = IngressV1(lambda: self.config, topic_id, log, ring, metrics, self.counter)
         self._reorder = ReorderBuffer(log.clock, config.limits.max_waiting_bytes)
         self.mark_queries = MarkQueries(log.clock)
         self._questions = Questions(topic_id, log)
@@ -192,74 +138,7 @@ class PeerIngress:
         self.history = history
         """Answers questions about histories; None while this node keeps none of the group."""
 
-    # --- v1 ---------------------------------------------------------------------------------------------------
-
-    async def push_v1(
-        self,
-        timestamp: str | None,
-        signature: str | None,
-        body: bytes | None,
-        address: str = "",
-        mismatch: Mismatch = any_node,
-    ) -> AcceptedV1:
-        """Store one event of a v1 sender if it is new or a refresh. Raises `V1Refused` unless the answer is 200.
-
-        `body` is None when it exceeds the limit of v1. `address` is the sender's, for the log; `mismatch` compares the
-        connection's certificate with a node.
-        """
-        try:
-            return await self._push_v1(timestamp, signature, body, mismatch)
-        except V1Refused as refusal:
-            self.note_refused_request(refusal.reason, sender=lambda: sender_of_v1(body, address))
-            raise
-        except EventdError as error:
-            self.note_refused_request("store_error", sender=lambda: sender_of_v1(body, address))
-            raise V1Refused("store_error", error.message) from error
-
-    async def _push_v1(
-        self, timestamp: str | None, signature: str | None, body: bytes | None, mismatch: Mismatch
-    ) -> AcceptedV1:
-        now = self._log.clock.now()
-        key = check_v1(timestamp, signature, body, self._ring(), now=now, window=self.config.replay_window)
-        event = decode_v1(body or b"", now=now)
-        if others := mismatch(event.source_node if key.owner == ANY else key.owner):
-            raise V1Refused("wrong_certificate", f"it names {others}")
-        draft = admit_v1(event, self.config, key)
-        self._metrics.verified(self.config.name, "v1")
-        drafts = replace(Drafts.of([draft]), key_id=key.id)
-        appended = await self._log.submit(Publish(self._topic_id, drafts, ceiling=self.config.retention.max_bytes))
-        outcome = appended.outcomes[0]
-        if outcome is Outcome.CONFLICT:
-            self._count_refusal("id_conflict", self._claimed_sender(event.source_node, key.id))
-        new = outcome is Outcome.NEW
-        self._count(event.source_node, int(new), int(not new))
-        fresh = outcome in (Outcome.NEW, Outcome.REFRESH)
-        if fresh:
-            self._metrics.alive(self.config.name, event.source_node)
-        if fresh and self.config.verifies_history:
-            self._metrics.history_verified(self.config.name, "unproven", 1)  # v1 cannot say where its leaf is
-        return AcceptedV1(encode_answer_v1(event.id, duplicate=not new), fresh, key.id)
-
-    async def status_v1(self) -> bytes:
-        """Return the JSON body of the answer to a v1 status request.
-
-        Its `storedEvents` counts a refreshed event once.
-        """
-        topic = await self._log.database.read_for_delivery(read_topic, topic_of(self.config.name))
-        status = {
-            "node": self.config.node_name,
-            "group": self.config.name,
-            "received": self.counts.received,
-            "duplicate": self.counts.duplicate,
-            "rejected": self.counts.rejected,
-            "storedEvents": topic.ids,
-            "replayWindowSeconds": self.config.replay_window // SECOND,
-        }
-        return json.dumps(status, separators=(",", ":")).encode() + b"\n"
-
-    # --- v2 ---------------------------------------------------------------------------------------------------
-
-    async def push_v2(
+    async def push(
         self,
         head: Head,
         declared: int | None,
@@ -286,7 +165,7 @@ class PeerIngress:
         try:
             verified, key = self._prove(head, mismatch)
         except (MessageError, EventdError) as error:
-            return self._unproven(over or error, claimed_sender_in(head, self._peers(), self._ring), sender)
+            return self._unproven(over or error, claimed_sender_in(head, self.config.peer_nodes(), self._ring), sender)
         try:
             if over is not None:
                 raise over
@@ -295,7 +174,7 @@ class PeerIngress:
             check_body(verified, body)
         except (TooLarge, Conflict) as error:  # the digest of the head suffices: the sender knows what it sent
             proven = False
-            self.note_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
+            self.counter.refuse_request(error.reason, self._claimed_by(verified), sender, code=error.code)
             status, response = error.status, encode_json(answer_to(error))
         except MessageError as error:
             return self._unproven(error, self._claimed_by(verified), sender)
@@ -340,10 +219,10 @@ class PeerIngress:
         Also counts the refusal, unless the cause is trouble of this node itself (an `EventdError`).
         """
         if isinstance(error, NoSigningKey):
-            self.note_refused_request("no_signing_key", claimed, sender, code="unavailable")
+            self.counter.refuse_request("no_signing_key", claimed, sender, code="unavailable")
             status, told = STATUS["unavailable"], encode_json(ErrorAnswer(code="unavailable", message=error.message))
         elif isinstance(error, MessageError):
-            self.note_refused_request(error.reason, claimed, sender, code=error.code)
+            self.counter.refuse_request(error.reason, claimed, sender, code=error.code)
             status, told = error.status, encode_json(answer_to(error))
         else:
             status, told = _own_trouble(error)
@@ -363,7 +242,7 @@ class PeerIngress:
                 off = NotFound("this node keeps no history of the group")
                 return off.status, encode_json(answer_to(off))
             if isinstance(header, StatusQuery):
-                told = await self._status.answer(verified, header, body, self.config, self._peers())
+                told = await self._status.answer(verified, header, body, self.config, self.config.peer_nodes())
                 self._alive(verified)
                 return 200, told
             await self._nonces.keep(verified)
@@ -375,10 +254,10 @@ class PeerIngress:
             return 200, encode_json(await self._link(header, body, verified.created))
         except MessageError as error:
             if error.is_fault:
-                self.note_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
+                self.counter.refuse_request(error.reason, self._claimed_by(verified), sender, code=error.code)
             return error.status, encode_json(answer_to(error))
         except EventdError as error:
-            self.note_refused_request(error.code, self._claimed_by(verified), sender, code=_own_code(error))
+            self.counter.refuse_request(error.code, self._claimed_by(verified), sender, code=_own_code(error))
             return _own_trouble(error)
 
     def _alive(self, verified: VerifiedRequest) -> None:
@@ -405,10 +284,10 @@ class PeerIngress:
                 stored = note(await self._in_order(batch, verified.created, len(body)))
         else:
             stored = await self._in_order(batch, verified.created, len(body))
-        self._count(header.from_node, stored.accepted, stored.duplicates)
+        self.counter.accept(header.from_node, stored.accepted, stored.duplicates)
         claimed = self._claimed_by(verified) if stored.refused else NO_SENDER
         for refusal in stored.refused:
-            self._count_refusal(refusal.reason, claimed)
+            self.counter.refuse_event(refusal.reason, claimed)
         return stored.receipt
 
     async def _in_order(self, batch: VerifiedBatch, created: int, size: int) -> StoreResult:
@@ -424,14 +303,14 @@ class PeerIngress:
             await self._reorder.enter(life, covered, size)
         try:
             ceiling = self.config.retention.max_bytes
-            return await self._log.submit(StoreBatch(self._topic_id, batch, ceiling, self._peers(), judged))
+            return await self._log.submit(StoreBatch(self._topic_id, batch, ceiling, self.config.peer_nodes(), judged))
         except BaseException:
             self._reorder.forget(life)
             raise
 
     async def _link(self, header: LinkQuery, body: bytes, created: int) -> LinkAnswer:
         if body != REPAIR_QUERY:
-            self.mark_queries.remember(header.from_node, created, self._peers())
+            self.mark_queries.remember(header.from_node, created, self.config.peer_nodes())
         self._metrics.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
@@ -451,39 +330,8 @@ class PeerIngress:
             max_hops=limits.max_hops,
         )
 
-    def _count(self, node: str, new: int, duplicates: int) -> None:
-        counts = self.counts
-        self.counts = Counts(counts.received + new, counts.duplicate + duplicates, counts.rejected)
-        self._metrics.accepted(self.config.name, node, new, duplicates)
-
-    def note_refused_request(
-        self, reason: str, claimed: ClaimedSender = NO_SENDER, sender: Callable[[], Sender] = Sender, *, code: str = ""
-    ) -> None:
-        """Count a request that was refused as a whole, and log the exact reason, which the answer may not show.
-
-        At most one line a minute is logged for each reason, with the address, and the node and key id that the request
-        claims. `code` is the code of the answer, which the sender's link shows; v1 has none.
-        """
-        if self._pause.is_over(reason):
-            ours = {"node": self.config.node_name, "group": self.config.name}
-            about = {**ours, "reason": reason, **({"code": code} if code else {})}
-            logger.warning("peer request refused", extra=about | sender().show())
-        counts = self.counts
-        self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
-        self._count_refusal(reason, claimed)
-
-    def _count_refusal(self, reason: str, claimed: ClaimedSender) -> None:
-        self._metrics.refused(self.config.name, reason)
-        self._refusals.note(self.config.name, reason, claimed)
-
     def _claimed_by(self, verified: VerifiedRequest) -> ClaimedSender:
-        return self._claimed_sender(verified.header.from_node, verified.key.id)
-
-    def _claimed_sender(self, node: str, key_id: str) -> ClaimedSender:
-        return claimed_sender(node, key_id, self._peers())
-
-    def _peers(self) -> set[str]:
-        return self.config.peer_nodes()
+        return claimed_sender(verified.header.from_node, verified.key.id, self.config.peer_nodes())
 
 
 def _own_code(error: EventdError) -> str:

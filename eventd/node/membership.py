@@ -27,7 +27,8 @@ from eventd.egress.peers.status import StatusMetrics
 from eventd.egress.transport.transport import Transport
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
-from eventd.ingress.peers import IngressMetrics, PeerIngress
+from eventd.ingress.metrics import IngressMetrics
+from eventd.ingress.peers import PeerIngress
 from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
@@ -181,7 +182,7 @@ class Membership:
             return
         await self.load_keys()
         earlier, self.ingress = self.ingress, self._make_ingress()
-        self.ingress.counts, self.ingress.mark_queries = earlier.counts, earlier.mark_queries
+        self.ingress.counter.counts, self.ingress.mark_queries = earlier.counter.counts, earlier.mark_queries
         if before.listen != config.listen and not self._keeps_listening(config):
             await self.stop_listening()
         await self.recover()
@@ -254,7 +255,7 @@ class Membership:
         return tls
 
     def _note_failed_handshake(self, failure: HandshakeFailed, address: str) -> None:
-        self.ingress.note_refused_request(failure.reason, sender=lambda: Sender(address), code="tls")
+        self.ingress.counter.refuse_request(failure.reason, sender=lambda: Sender(address), code="tls")
 
     async def stop_listening(self) -> None:
         """Close this group's listener; requests under way get up to 5 s (`SHUTDOWN_SECONDS`). Its links continue."""

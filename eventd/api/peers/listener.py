@@ -13,7 +13,8 @@ from eventd.api.listener.arriving import ArrivingBodies, NoRoom
 from eventd.api.listener.connection_limiter import ConnectionLimiter
 from eventd.errors import EventdError
 from eventd.ingress.claimed_sender import Sender
-from eventd.ingress.peers import Mismatch, PeerIngress, any_node
+from eventd.ingress.mismatch import Mismatch, any_node
+from eventd.ingress.peers import PeerIngress
 from eventd.ingress.traced import UNTRACED
 from eventd.resources.group_configuration import GroupConfig
 from eventd.tls.transport import client_certificate
@@ -78,7 +79,7 @@ def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimite
             async with asyncio.timeout(BODY_SECONDS + 30):
                 return await handler(request)
         except NoRoom:
-            ingress().note_refused_request("too_much_at_once", sender=lambda: Sender(request.remote or ""))
+            ingress().counter.refuse_request("too_much_at_once", sender=lambda: Sender(request.remote or ""))
             busy = ErrorAnswer(code="unavailable", message="too much is arriving at once")
             return _answer(request, 503, encode_json(busy), {"Content-Type": JSON_TYPE, "Retry-After": "1"})
         except TimeoutError:
@@ -111,7 +112,7 @@ async def _events_v1(
             body = None
         timestamp, signature = headers.get(V1_TIMESTAMP_HEADER), headers.get(V1_SIGNATURE_HEADER)
         mismatch = mismatch_of(request.transport, ingress.config)
-        taken = await ingress.push_v1(timestamp, signature, body, request.remote or "", mismatch)
+        taken = await ingress.v1.push(timestamp, signature, body, request.remote or "", mismatch)
     except V1Refused as error:
         return _answer(request, error.status, error.body, _TEXT)
     if taken.new:
@@ -121,7 +122,7 @@ async def _events_v1(
 
 async def _status_v1(ingress: PeerIngress) -> web.Response:
     try:
-        return web.Response(body=await ingress.status_v1(), headers={"Content-Type": JSON_TYPE})
+        return web.Response(body=await ingress.v1.status(), headers={"Content-Type": JSON_TYPE})
     except EventdError:
         refusal = V1Refused("store_error")
         return web.Response(status=refusal.status, body=refusal.body, headers=_TEXT)
@@ -132,7 +133,7 @@ async def _v2(
 ) -> web.Response:
     head = Head(request.method, request.raw_path, request.headers.items())
     limit = ingress.most_bytes(request.path)
-    answer = await ingress.push_v2(
+    answer = await ingress.push(
         head,
         request.content_length,
         lambda: arriving.read(request, limit),

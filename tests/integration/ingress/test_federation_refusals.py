@@ -113,9 +113,9 @@ async def test_a_captured_request_has_no_second_effect_here_and_none_elsewhere(s
     await d.apply(group("b", port=d.port, secret=d.secret, name="lab"))  # a b as well, in another group
     captured = sender.batch(line("one"))
     assert (await _send(sender, captured)).status == 200
-    rejected = b.running.groups["edge"].ingress.counts.rejected
+    rejected = b.running.groups["edge"].ingress.counter.counts.rejected
     assert _code(await _send(sender, captured)) == (409, "replayed")
-    assert b.running.groups["edge"].ingress.counts.rejected == rejected + 1
+    assert b.running.groups["edge"].ingress.counter.counts.rejected == rejected + 1
     assert _code(await _send(sender, captured, port=c.port)) == (403, "wrong_audience")
     assert _code(await _send(sender, captured, port=d.port)) == (403, "wrong_group")
     await b.stop()

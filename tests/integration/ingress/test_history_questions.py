@@ -194,7 +194,9 @@ async def test_a_node_without_a_history_answers_as_an_older_one(sites: MakeSites
     await node.join(**PLAIN_GROUP)
     sender = V2Sender(node.port)
     assert refusal(await send(sender, sender.ask_history(KEYS))) == (404, "not_found")
-    assert node.running.groups["edge"].ingress.counts.rejected == 0, "it is no refusal that an operator should see"
+    assert node.running.groups["edge"].ingress.counter.counts.rejected == 0, (
+        "it is no refusal that an operator should see"
+    )
 
 
 @pytest.mark.parametrize("header", ["nonsense", "(1 1)", "x" * 8000, '(1 7);t="' + "t" * 16 + '"'])

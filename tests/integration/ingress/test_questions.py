@@ -115,7 +115,7 @@ async def test_a_question_with_a_wrong_signature_or_another_body_is_refused(aske
     assert _code(await _send(sender, other)) == (401, "unauthorized")
     unsigned = raw("/v2/verify", {"Content-Type": "application/json"}, STATE, sender.port)
     assert (await _send(sender, unsigned)).status in (401, 415)
-    assert node.running.groups["edge"].ingress.counts.rejected == 3
+    assert node.running.groups["edge"].ingress.counter.counts.rejected == 3
 
 
 async def test_what_is_no_question_is_malformed(asked: tuple[Site, V2Sender]) -> None:

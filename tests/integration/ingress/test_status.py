@@ -75,7 +75,7 @@ async def test_a_question_of_another_group_node_or_time_is_refused(asked: tuple[
     assert _code(await _send(foreign, foreign.ask_links())) == (401, "unauthorized")
     unsigned = raw("/v2/status", {"Content-Type": "application/json"}, b"{}", sender.port)
     assert (await _send(sender, unsigned)).status in (401, 415)
-    assert node.running.groups["edge"].ingress.counts.rejected == 5
+    assert node.running.groups["edge"].ingress.counter.counts.rejected == 5
 
 
 async def test_a_captured_question_is_refused_also_after_a_restart(asked: tuple[Site, V2Sender]) -> None:

@@ -103,7 +103,7 @@ async def test_a_group_that_is_deleted_is_served_no_more(migrated_url: str, site
     with pytest.raises(
         V1Refused, match="the group was deleted meanwhile"
     ):  # by a request that came in just before it was noticed
-        await ingress.push_v1(seconds, sign_v1(b.secret.read_bytes().strip(), int(seconds), body), body)
+        await ingress.v1.push(seconds, sign_v1(b.secret.read_bytes().strip(), int(seconds), body), body)
     await until(lambda: not b.running.groups, "b to leave the group")
     await a.emit("e3")
     await a.in_state("b", "backing-off", "unreachable")
