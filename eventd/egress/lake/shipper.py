@@ -29,16 +29,16 @@ from eventd.egress.lake.protocol import (
     TidyResult,
     cursor_name,
 )
-from eventd.egress.lake.rows import to_table
 from eventd.egress.lake.shipped_checkpoints import read_shipped_checkpoints
+from eventd.egress.lake.shipped_rows import ShippedRows
 from eventd.egress.lake.signed_files import signed_files
 from eventd.egress.lake.state_signer import StateSigner
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
 from eventd.lake.compaction import Done, compacting, retaining
-from eventd.lake.extract import Extract, LedgerSnapshot, Memory, read_floors, read_ledger, read_state
+from eventd.lake.extract import LedgerSnapshot, Memory, read_floors, read_state
 from eventd.lake.extract.history import read_open_trees
 from eventd.lake.layout import LedgerKey, landing
-from eventd.lake.manifest import LostRows, NodeState, SegmentRange
+from eventd.lake.manifest import NodeState, SegmentRange
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import TooLargeSegment, has_leaves, write_segment
@@ -51,24 +51,11 @@ from eventd.witnessing.node_keys import read_history_keys
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EXTRACT_ROWS: Final = 20_000
-"""Rows of one extract: a long read keeps SQLite from truncating its write-ahead log."""
 STATE_SECONDS: Final = 60
 """Seconds after which a node's state is written again, even if it has not changed, and during a long round."""
 SETTLING: Final = 10 * SECOND
 """Events recorded at least this many microseconds before a round are assumed to be committed: an event gets its time
 slightly before its commit."""
-
-
-PAYLOAD_ROWS: Final = 1_000
-"""Rows of one extract with payloads."""
-SEGMENT_BYTES: Final = 64 << 20
-"""Bytes of rows in memory after which a segment is complete."""
-MOST_LOST: Final = 1_000
-"""Ranges of lost rows after which a segment is complete: its manifest and its message list them, one for each batch
-whose events are evicted. The extract that exceeds it is still a part of the segment."""
-
-
 _ORDER: Final = (Ledger.GAPS, *(book for book in Ledger if book is not Ledger.GAPS))
 """The order of the ledgers in a round: `gaps` first, so that lost rows are in that ledger before any state lists them
 as shipped."""
@@ -283,10 +270,10 @@ class Shipper:
         most = self._terms.rows
         while True:
             terms = replace(self._terms, rows=most)
-            reading = _Reading(self._database, terms, self._memory, epoch, node, book, position)
-            tables = [*reading]
+            rows = ShippedRows(self._database, terms, self._memory, epoch, node, book, position)
+            tables = [*rows]
             try:
-                return self._write_segment(reading, tables, LedgerKey(node, epoch, book), position, now)
+                return self._write_segment(rows, tables, LedgerKey(node, epoch, book), position, now)
             except TooLargeSegment:
                 most = min(most, sum(table.num_rows for table in tables)) // 2
                 if not most:  # one event, or one batch of deliveries, always fits
@@ -294,16 +281,16 @@ class Shipper:
                 tables.clear()
 
     def _write_segment(
-        self, reading: _Reading, tables: Sequence[pa.Table], kept: LedgerKey, position: int, now: int
+        self, rows: ShippedRows, tables: Sequence[pa.Table], kept: LedgerKey, position: int, now: int
     ) -> Shipment:
         """Write the rows that were read to one segment, if there are any. Raises TooLargeSegment."""
-        book, node, lost = kept.book, kept.node, tuple(reading.lost)
+        book, node, lost = kept.book, kept.node, tuple(rows.lost)
         if not tables:
-            return Shipment(node=node, book=book, position=position, upto=reading.upto, lost=lost)
+            return Shipment(node=node, book=book, position=position, upto=rows.upto, lost=lost)
         reach = self._known.reaches.get(kept)
         after = position if reach is None else reach.upto
         at = tables[0][OWN_TIME[book]][0].value
-        place = landing(book, node, kept.epoch, after, reading.upto, at=at)
+        place = landing(book, node, kept.epoch, after, rows.upto, at=at)
         segment = write_segment(
             self._at,
             place,
@@ -315,14 +302,14 @@ class Shipper:
             lost=lost,
             announce=lambda text: self._signer.shipped(place.name, node, text, self._known),
         )
-        self._known.note(kept, after, reading.upto)
+        self._known.note(kept, after, rows.upto)
         if self._round is not None:
             self._round.shipped.add(node)
         return Shipment(
             node=node,
             book=book,
             position=position,
-            upto=reading.upto,
+            upto=rows.upto,
             rows=segment.manifest.rows,
             bytes=segment.manifest.bytes,
             lost=lost,
@@ -389,60 +376,6 @@ class Shipper:
     def _known(self) -> LakeCoverage:
         assert self._coverage is not None
         return self._coverage
-
-
-class _Reading:
-    """Yields the rows of one segment, as tables.
-
-    `upto`: how far the ledger was read; `lost`: rows that were deleted before they were read.
-    """
-
-    def __init__(
-        self, database: Database, terms: Terms, memory: Memory, epoch: str, node: str, book: Ledger, position: int
-    ) -> None:
-        self._database = database
-        self._terms = terms
-        self._memory = memory
-        self._epoch, self._node, self._book = epoch, node, book
-        self._left = terms.rows
-        self._portion = PAYLOAD_ROWS if terms.payloads else EXTRACT_ROWS
-        self._size = 0
-        self._ended = False
-        self.upto = position
-        self.lost: list[LostRows] = []
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        return self
-
-    def __next__(self) -> pa.Table:
-        while not self._ended:
-            extract = self._database.read_now(self._read)
-            if extract is None:  # a new history: the following rows do not belong to this segment
-                break
-            self.upto = extract.upto
-            self.lost += [LostRows(*lost) for lost in extract.lost]
-            self._left -= extract.rows
-            self._ended = not extract.full or self._left <= 0 or len(self.lost) >= MOST_LOST
-            if extract.rows:
-                table = to_table(extract)
-                self._size += table.nbytes
-                self._ended = self._ended or self._size >= SEGMENT_BYTES
-                return table
-        self._ended = True
-        raise StopIteration
-
-    def _read(self, conn: Connection) -> Extract | None:
-        if read_head(conn).epoch != self._epoch:
-            return None
-        return read_ledger(
-            conn,
-            self._book,
-            self.upto,
-            rows=min(self._portion, self._left),
-            payloads=self._terms.payloads,
-            node=self._node,
-            memory=self._memory,
-        )
 
 
 def _positions(look: _StepSnapshot, node: str) -> dict[Ledger, int]:

@@ -15,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import astuple
 
+from eventd.egress.lake import shipped_rows
 from eventd.egress.lake import shipper as shipping
 from eventd.egress.lake.protocol import (
     Answer,
@@ -254,7 +255,7 @@ async def test_a_shipment_of_a_node_whose_events_are_evicted_lists_a_bounded_num
 ) -> None:
     monkeypatch.setattr(batches, "LOOKED_AT", 1)
     monkeypatch.setattr(batches, "PORTION", 2)
-    monkeypatch.setattr(shipping, "MOST_LOST", 3)
+    monkeypatch.setattr(shipped_rows, "MOST_LOST", 3)
     await shelf.evict(1)
     lake = str(tmp_path / "lake")
     with closing(Course(shelf.url, lake)) as course:
@@ -285,7 +286,7 @@ async def test_what_a_killed_process_had_not_finished_is_removed(shelf: Shelf, t
 async def test_a_segment_has_so_many_rows_and_the_next_follows(
     shelf: Shelf, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipping, "EXTRACT_ROWS", 2)
+    monkeypatch.setattr(shipped_rows, "EXTRACT_ROWS", 2)
     with closing(Course(shelf.url, lake, rows=4)) as course:
         sizes = [one.rows for one in course.run() if one.book is Ledger.EVENTS]
         assert sizes == [4, 4, 2]
@@ -295,8 +296,8 @@ async def test_a_segment_has_so_many_rows_and_the_next_follows(
 async def test_rows_that_are_large_make_smaller_segments(
     shelf: Shelf, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipping, "PAYLOAD_ROWS", 1)
-    monkeypatch.setattr(shipping, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(shipped_rows, "PAYLOAD_ROWS", 1)
+    monkeypatch.setattr(shipped_rows, "SEGMENT_BYTES", 1)
     with closing(Course(shelf.url, lake, payloads=True)) as course:
         assert [one.rows for one in course.run() if one.book is Ledger.EVENTS] == [1] * 10
         assert ids(lake) == IDS
