@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from eventd.audit.arrays.columns import Numbers
+from eventd.audit.arrays.columns import NEVER, Numbers
 
 DENSE: Final = 1 << 21
 """Number of possible keys up to which an array with an entry for each is cheaper than sorting."""
@@ -146,3 +146,31 @@ def _starts(values: Numbers) -> Numbers:
 
 def _reduce(starts: Numbers, total: Numbers, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     return np.add.reduceat(total, starts), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+
+
+def total_by_key(key: Key, values: Numbers, keys: Numbers) -> Numbers:
+    """Return the sum of `values` for each of `keys`: those that occur in `key`, ascending.
+
+    The sums must be exact as floats, so below 2**53.
+    """
+    if not len(keys):
+        return keys
+    if key.domain <= DENSE:
+        found: Numbers = np.bincount(key.values, weights=values)[keys].astype(np.int64)
+        return found
+    return add_up(key, values, values).total
+
+
+def highest(key: Key, values: Numbers, keys: Numbers) -> Numbers:
+    """Return the highest value for each of the keys."""
+    if not len(keys):
+        return keys
+    first, last = int(keys[0]), int(keys[-1])
+    if last - first < DENSE:
+        found = np.full(last - first + 1, NEVER, np.int64)
+        np.maximum.at(found, key.values - first, values)
+        return found[keys - first]
+    present, places = np.unique(key.values, return_inverse=True)
+    found = np.full(len(present), NEVER, np.int64)
+    np.maximum.at(found, places, values)
+    return found[np.searchsorted(present, keys)]

@@ -16,9 +16,10 @@ from eventd.audit.engine.state import State, ranges_of
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
 from eventd.audit.report.report import TreeReport
 from eventd.audit.segments.cell_files import write_cells
-from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR, HourlySkew
+from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR
 from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.event_digests import DigestResult
+from eventd.audit.segments.hourly_skew import HourlySkew
 from eventd.audit.segments.leaf_comparison import LeafComparison, compare_leaves, decode_comparison
 from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress
 from eventd.audit.segments.own_digests import DatedDigest, find_digests, plan_searches, split_digests

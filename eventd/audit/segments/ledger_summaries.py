@@ -14,7 +14,8 @@ import numpy as np
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, Words
 from eventd.audit.arrays.row_hash import ODD
 from eventd.audit.receipts.receipt_checks import ReceiptResults
-from eventd.audit.segments.cells import HOUR, Measure, batch_cells
+from eventd.audit.segments.batch_cells import batch_cells
+from eventd.audit.segments.cells import HOUR, Measure
 from eventd.audit.segments.tree_rows import HISTORY_COLUMNS, TreeRows, read_tree_rows
 from eventd.lake.layout import LARGEST, MINUTE
 from eventd.lake.losses import parse_loss

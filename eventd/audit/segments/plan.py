@@ -14,7 +14,8 @@ from typing import NamedTuple
 from msgspec.structs import astuple
 
 from eventd.audit.arrays.columns import NEVER
-from eventd.audit.segments.cells import HOUR, HourlySkew
+from eventd.audit.segments.cells import HOUR
+from eventd.audit.segments.hourly_skew import HourlySkew
 from eventd.audit.segments.ledger_summaries import (
     MOST_TEXTS,
     ClockBounds,

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from eventd.audit.arrays.columns import Columns, Mask, Numbers
+from eventd.audit.segments.batch_cells import batch_cells
 from eventd.audit.segments.batch_counts import first_rows
-from eventd.audit.segments.cells import Measure, batch_cells
+from eventd.audit.segments.cells import Measure
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from eventd.audit.arrays.columns import NEVER, Columns, Numbers, constant
 from eventd.audit.arrays.counts import is_among, key_of
 from eventd.audit.arrays.row_hash import OUTLINE, contents, ids_hash, outlines
-from eventd.audit.segments.cells import EVENT_COLUMNS
+from eventd.audit.segments.event_cells import EVENT_COLUMNS
 from eventd.audit.segments.link_rows import LinkRow, RowSelector
 from eventd.lake.layout import MINUTE
 from eventd.lake.schema import Ledger

@@ -22,7 +22,8 @@ from eventd.audit.report.findings import (
     Evidence,
     Kind,
 )
-from eventd.audit.segments.cells import Measure, batch_times
+from eventd.audit.segments.batch_cells import batch_times
+from eventd.audit.segments.cells import Measure
 from eventd.audit.segments.plan import NodeEpoch, NumberRanges, owner_of
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.ledger_rows import BatchKey, DeclaredLosses, LedgerRows, NumbersRead, batches_in

@@ -28,7 +28,8 @@ from eventd.audit.report.findings import (
     Evidence,
     Kind,
 )
-from eventd.audit.segments.cells import Measure, batch_times
+from eventd.audit.segments.batch_cells import batch_times
+from eventd.audit.segments.cells import Measure
 from eventd.audit.segments.ledger_summaries import hash_of, receipt_hashes
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.ledger_rows import LedgerRows

@@ -11,7 +11,8 @@ from eventd.audit.assembly.assemble import StageResults, make_pairs
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.report.objectives import ANY, Objective
 from eventd.audit.report.report import Pair
-from eventd.audit.segments.cells import sum_deliveries, sum_events
+from eventd.audit.segments.delivery_cells import sum_deliveries
+from eventd.audit.segments.event_cells import sum_events
 from eventd.audit.segments.link_rows import ENDLESS
 from eventd.audit.segments.plan import LakePlan
 from eventd.audit.segments.row_marks import mark_deliveries, mark_events

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from eventd.audit.segments.cells import HourlySkew, sum_deliveries, sum_events
+from eventd.audit.segments.delivery_cells import sum_deliveries
+from eventd.audit.segments.event_cells import sum_events
+from eventd.audit.segments.hourly_skew import HourlySkew
 from eventd.audit.segments.row_marks import PairKey, candidates
 from eventd.lake.layout import MINUTE
 from eventd.lake.schema import Ledger

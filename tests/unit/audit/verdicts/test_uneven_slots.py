@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eventd.audit.segments.cells import sum_deliveries, sum_events
+from eventd.audit.segments.delivery_cells import sum_deliveries
+from eventd.audit.segments.event_cells import sum_events
 from eventd.audit.verdicts import reconcile
 from eventd.lake.schema import Ledger
 from tests.support.ledger_rows import TO_B, Row, columns_of, delivery_row, event_row, received_row

@@ -20,7 +20,8 @@ from eventd.audit.report.findings import (
     OWN_IN_PATH,
     Kind,
 )
-from eventd.audit.segments.cells import sum_deliveries, sum_events
+from eventd.audit.segments.delivery_cells import sum_deliveries
+from eventd.audit.segments.event_cells import sum_events
 from eventd.audit.segments.link_rows import LinkRow, SelectionVersion
 from eventd.audit.segments.plan import ClockOffset, LakePlan, NodeEpoch
 from eventd.audit.segments.row_marks import PairKey, UnevenSlots, candidates, mark_deliveries, mark_events

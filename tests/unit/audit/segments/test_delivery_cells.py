@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from eventd.audit.segments.cells import HourlySkew, Measure, sum_deliveries
+from eventd.audit.segments.cells import Measure
+from eventd.audit.segments.delivery_cells import sum_deliveries
+from eventd.audit.segments.hourly_skew import HourlySkew
 from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
 from tests.support.ledger_rows import columns_of, delivery_row
