@@ -90,7 +90,7 @@ class Gauges:
                 name = one.subscription.name
                 seen.subscriptions.add((group.name, name))
                 lag = _seconds(one.backlog.lag(now))
-                self._metrics.subscription(
+                self._metrics.subscriptions.show(
                     group.name, name, state=str(one.state), events=one.backlog.events, seconds=lag
                 )
         self._forget(self._measured, seen)
@@ -133,7 +133,7 @@ class Gauges:
         for link in before.links - seen.links:
             self._metrics.forget_link(*link)
         for subscription in before.subscriptions - seen.subscriptions:
-            self._metrics.forget_subscription(*subscription)
+            self._metrics.subscriptions.forget(*subscription)
         for topic in before.topics - seen.topics:
             self._metrics.forget_topic(topic)
 

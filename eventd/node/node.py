@@ -229,7 +229,7 @@ class Node:
             plugins,
             lambda plugin: context_of(plugin, self.reconciler.declared),
             self.following.changed,
-            self.metrics,
+            self.metrics.subscriptions,
         )
         self._started.append(plugins.close)
         subscribers = Subscribers(dependencies, self.supervisor, self._chance.fraction)

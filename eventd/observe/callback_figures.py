@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from eventd.observe.consumer_figures import LAGS, LINK_STATES
+
 MOST: Final = 1000
 """Maximum number of callbacks that have series of their own."""
 MOST_REASONS: Final = 24
 """Maximum number of reasons of failures that are counted apart for a callback: an endpoint may answer any status."""
 OTHER: Final = "other"
-_STATES = ("running", "backing-off", "blocked", "paused", "failed")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60)
-_LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
 
 
 class CallbackFigure(NamedTuple):
@@ -56,7 +56,7 @@ class CallbackFigures:
             name("lag_seconds"),
             "Seconds from recording a run's oldest event to its acceptance, once per run of requests.",
             one,
-            buckets=_LAGS,
+            buckets=LAGS,
             registry=registry,
         )
         self._state = Gauge(name("state"), "1 for the state a callback is in.", (*one, "state"), registry=registry)
@@ -124,11 +124,11 @@ class CallbackFigures:
         for gone in sorted(self._known - found.keys()):
             for gauge in (self._waiting, self._waiting_seconds, self._letters, self._disabled):
                 gauge.remove(gone)
-            for state in _STATES:
+            for state in LINK_STATES:
                 self._state.remove(gone, state)
         self._known = set(found)
         for figure in found.values():
-            for state in _STATES:
+            for state in LINK_STATES:
                 self._state.labels(figure.callback, state).set(figure.state == state)
             self._waiting.labels(figure.callback).set(figure.waiting)
             self._waiting_seconds.labels(figure.callback).set(figure.seconds)

@@ -13,15 +13,16 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 
 from eventd.lake.metrics import LakeFigures
 from eventd.observe.callback_figures import CallbackFigures
+from eventd.observe.consumer_figures import LAGS, LINK_STATES
 from eventd.observe.routemaster_figures import RoutemasterFigures
 from eventd.observe.stream_figures import StreamMetrics
+from eventd.observe.subscription_figures import SubscriptionFigures
 from eventd.observe.trace_figures import TraceFigures, exemplar
 from eventd.observe.traffic import Traffic
 
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 TASK_FAILURES = ("ended", "restarted", "fatal")
 """The values of `Failure`: what happens after a task has failed."""
-LINK_STATES = ("running", "backing-off", "blocked", "paused", "failed")
 LABELS = (
     *("group", "peer", "subscription", "callback", "event_type", "status", "reason", "state", "book"),
     *("owner", "owner_key", "source", "key"),
@@ -31,7 +32,6 @@ LABELS = (
 """All allowed label names. Event ids, subjects or error texts as labels would create series without limit."""
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
-_LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
 _COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
@@ -44,7 +44,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self._receiving()
         self._sending()
-        self._deriving()
+        self.subscriptions = SubscriptionFigures(self.registry)
         self._storing()
         self.lake = LakeFigures(self.registry)
         self.callbacks = CallbackFigures(self.registry)
@@ -119,7 +119,7 @@ class Metrics:
         self._lag = self._histogram(
             "outbox_delivery_lag_seconds",
             "Seconds from recording a batch's oldest event at this node to the peer's acknowledgement, once per batch.",
-            _LAGS,
+            LAGS,
             "group",
             "peer",
         )
@@ -147,21 +147,6 @@ class Metrics:
             "kind",
         )
         self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock minus this node's.", "group", "peer")
-
-    def _deriving(self) -> None:
-        of = ("group", "subscription")
-        self._runs = self._counter("subscription_runs_total", "Runs of a subscription's plugin.", *of, "status")
-        self._run_events = self._counter("subscription_run_events_total", "Events of the plugin's runs.", *of, "status")
-        self._run_seconds = self._histogram("subscription_run_seconds", "Seconds of one run of a plugin.", _LAGS, *of)
-        self._sub_state = self._gauge("subscription_state", "1 for the state a subscription is in.", *of, "state")
-        self._sub_events = self._gauge(
-            "subscription_waiting_events", "Events that wait for a plugin, up to 1,000.", *of
-        )
-        self._sub_seconds = self._gauge(
-            "subscription_waiting_seconds",
-            "Seconds for which the oldest event that waits for a plugin has waited.",
-            *of,
-        )
 
     def _storing(self) -> None:
         self._head = self._gauge("log_head_position", "The last assigned position.")
@@ -342,27 +327,6 @@ class Metrics:
         for gauge in (self._lag_events, self._lag_seconds, self._skew):
             gauge.remove(group, peer)
         self.traffic.lag(group, peer, None)
-
-    def ran(self, group: str, subscription: str, status: str, events: int, seconds: float) -> None:
-        """Count a run of a subscription's plugin, or a dead letter without one, with its events and seconds."""
-        self._runs.labels(group, subscription, status).inc()
-        self._run_events.labels(group, subscription, status).inc(events)
-        self._run_seconds.labels(group, subscription).observe(seconds)
-
-    def subscription(self, group: str, name: str, *, state: str, events: int, seconds: float) -> None:
-        """Set the state of a subscription, how many events wait, and for how many seconds the oldest has waited."""
-        self._runs.labels(group, name, "parked")
-        for known in LINK_STATES:
-            self._sub_state.labels(group, name, known).set(known == state)
-        self._sub_events.labels(group, name).set(events)
-        self._sub_seconds.labels(group, name).set(seconds)
-
-    def forget_subscription(self, group: str, name: str) -> None:
-        """Remove the gauges of a subscription that is no longer declared."""
-        for known in LINK_STATES:
-            self._sub_state.remove(group, name, known)
-        for gauge in (self._sub_events, self._sub_seconds):
-            gauge.remove(group, name)
 
     def head(self, position: int) -> None:
         """Set the last position of the log."""

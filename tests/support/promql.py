@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import promql_parser
 
-from eventd.observe.metrics import LINK_STATES, Metrics
+from eventd.observe.consumer_figures import LINK_STATES
+from eventd.observe.metrics import Metrics
 from tests.support.source import ROOT
 
 OF_TARGETS = frozenset(("job", "instance"))

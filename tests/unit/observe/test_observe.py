@@ -14,8 +14,9 @@ from aiohttp.http_exceptions import BadHttpMessage
 from eventd.errors import Invalid
 from eventd.log.cursors.cursors import LinkState
 from eventd.node.membership import GroupMetrics
+from eventd.observe.consumer_figures import LINK_STATES
 from eventd.observe.log_lines import MOST_BYTES, JsonLines, TextLines, configure_logging
-from eventd.observe.metrics import LABELS, LINK_STATES, METRICS_CONTENT_TYPE, TASK_FAILURES, Metrics
+from eventd.observe.metrics import LABELS, METRICS_CONTENT_TYPE, TASK_FAILURES, Metrics
 from eventd.runtime.supervisor import Failure
 
 
@@ -330,7 +331,7 @@ def test_counters_that_alerts_watch_begin_at_zero() -> None:
     metrics = Metrics()
     metrics.connections("g", 0)
     metrics.link("g", "b", state="running", lag_events=0, lag_seconds=0.0)
-    metrics.subscription("g", "s", state="running", events=0, seconds=0.0)
+    metrics.subscriptions.show("g", "s", state="running", events=0, seconds=0.0)
     metrics.topic("g", records=0, size=0)
     metrics.callbacks.attempted("hook", 1000, "")
     assert {value(metrics, "task_failures_total", status=status) for status in TASK_FAILURES} == {0}
