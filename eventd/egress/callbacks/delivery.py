@@ -14,20 +14,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
+from eventd.egress.callbacks.attempts import BatchAttempts
 from eventd.egress.callbacks.batches import MessageBatch
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.callbacks.formats import NEEDS, STANDARD, UNSUITABLE, CallbackItem, body_of, message_id
 from eventd.egress.callbacks.rate import RATE_LIMITED
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
-from eventd.egress.loop.tries import Tries
-from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.core.eventlog import EventLog
-from eventd.log.core.values import AppendResult, Drafts, Head
+from eventd.log.core.values import Head
 from eventd.log.cursors.cursors import CALLBACK_PROTOCOL, Cursor, DeliveredBatch, read_cursor
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.supervisor import SpawnTask
-from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt, end_attempts, last_attempt
-from eventd.store.rows.callback_cursors import SUBSCRIBER
 
 RUN_SECONDS = 0.02
 """Seconds after which accepted messages are settled, although more could follow: after a crash, only the messages of
@@ -66,44 +63,6 @@ class CallbackMetrics(Protocol):
     def forget(self, callback: str) -> None: ...
 
 
-class BeginAttempt(ChangeUnit[None]):
-    """A unit that stores that an attempt is under way.
-
-    Many callbacks share a transaction, and no client waits for it: when many batches close at the same time,
-    publishing takes turns with these rows.
-    """
-
-    turn = Turn.BACKGROUND
-
-    def __init__(self, attempt: CallbackAttempt) -> None:
-        self._attempt = attempt
-
-    def make(self, tx: Transaction) -> None:
-        add_attempt(tx.conn, self._attempt)
-
-
-class FailedAttempts:
-    """Stores, with the step of a cursor, the attempts that failed before it succeeded.
-
-    Deletes the row that says that an attempt is under way.
-    """
-
-    topic_id = None
-    weight = 0
-
-    def __init__(self, cursor: str, failed: Sequence[CallbackAttempt]) -> None:
-        self._cursor = cursor
-        self._failed = failed
-
-    def admit(self, tx: Transaction) -> Drafts:
-        return Drafts()
-
-    def write(self, tx: Transaction, appended: AppendResult) -> None:
-        for attempt in self._failed:
-            add_attempt(tx.conn, attempt)
-        end_attempts(tx.conn, self._cursor)
-
-
 @dataclass(frozen=True, slots=True)
 class PageSource:
     """The source of a batch's records: the topic's name, and the log's head when they were read."""
@@ -117,7 +76,7 @@ SentBatch = tuple[MessageBatch, SendOutcome]
 
 
 class CallbackDelivery:
-    """Delivers batches for one cursor of a callback, and counts the attempts.
+    """Delivers batches for one cursor of a callback.
 
     `next_after` returns a batch of the one event that follows a position; None without one. `ledger` is the name
     under which deliveries are recorded.
@@ -139,67 +98,15 @@ class CallbackDelivery:
         self._config = config
         self._endpoint = endpoint
         self._log = log
+        self.attempts = BatchAttempts(config, log, cursor)
         self._cursor = cursor.name
         self._version = cursor.selector_version
-        self._shape = _shape(config, cursor)
         self._is_repair = cursor.until is not None
         self._ledger = ledger
         self._next_after = next_after
         self._metrics = metrics
-        self._tries = Tries(config.isolate_after)
-        self._attempt = 0  # how often the batch was tried
-        self._omitted: frozenset[int] = frozenset()
-        self._proven = False  # the endpoint has accepted another event since the search began
         self._proof: tuple[int, list[SentBatch]] | None = None  # for which position; what was accepted ahead of it
         self._sent_ahead = 0  # the position of the last event that was sent ahead without success
-        self._is_noted = False  # a row says that an attempt is under way
-        self._failed: list[CallbackAttempt] = []
-
-    # --- earlier attempts -------------------------------------------------------------------------------------
-
-    async def recall(self, position: int) -> None:
-        """Read from the stored attempts which batch after this position was tried already, and how often.
-
-        A batch that was made under another configuration is not sent again: its events are collected anew.
-        """
-        self.forget()
-        last = await self._log.database.read_for_delivery(last_attempt, self._cursor)
-        if last is None or not last.after <= position < last.upto or last.shape != self._shape:
-            if last is not None and not last.reason and last.after < last.upto:  # otherwise a report of losses
-                await self._log.database.write(end_attempts, self._cursor)
-            return
-        self._tries.recall(last.upto, last.answers + 1)
-        self._attempt, self._omitted = last.attempt, frozenset(last.omitted)
-        self._is_noted = not last.reason
-
-    @property
-    def until(self) -> int | None:
-        """Return the end of a batch that was tried before and is not done; None if there is none."""
-        return self._tries.until
-
-    @property
-    def omitted(self) -> frozenset[int]:
-        """Return the positions of matching records that the batch which was tried before leaves out."""
-        return self._omitted
-
-    def forget(self) -> None:
-        """Forget the earlier attempts: their batch is done."""
-        self._tries.forget()
-        self._attempt, self._omitted, self._proven, self._is_noted = 0, frozenset(), False, False
-
-    def passed(self, ack: Ack) -> None:
-        """Note that the result is committed."""
-        self._is_noted = False
-        self._tries.passed(ack.upto, found=bool(ack.refused))
-        if self._tries.until is None:
-            self.forget()
-
-    def take_failures(self) -> list[CallbackAttempt]:
-        """Return the attempts that failed, once, so that they are stored with the cursor."""
-        failed, self._failed = self._failed, []
-        return failed
-
-    # --- delivering -------------------------------------------------------------------------------------------
 
     async def deliver(self, batches: Sequence[MessageBatch], source: PageSource) -> Ack:
         """Send batches in order, as many as fit into a run, and return the result. Raises `LinkError`."""
@@ -233,14 +140,14 @@ class CallbackDelivery:
         if not batch.items:
             return None
         id = self._id_of(batch.items, source)
-        if not batch.is_full and not self._is_noted and self._config.format != STANDARD:
-            await self._log.submit(BeginAttempt(self._row(batch, id, None)))
-            self._is_noted = True
+        if not batch.is_full and self._config.format != STANDARD:
+            await self.attempts.begin(batch, id)
         body = body_of(batch.items, self._config.format, source.topic, source.head.epoch)
         outcome = await self._endpoint.send(id, body, repair=self._is_repair, covers=(batch.after, batch.upto))
         # What a resend sends has waited for an operator.
         waited = None if self._is_repair else max(0, outcome.started_at - batch.items[0].recorded_at)
-        request = EndpointRequest(outcome.duration, outcome.reason, len(batch.items), waited, first=not self._attempt)
+        is_first = not self.attempts.count
+        request = EndpointRequest(outcome.duration, outcome.reason, len(batch.items), waited, first=is_first)
         self._metrics.attempted(self._config.name, request)
         return outcome
 
@@ -258,15 +165,15 @@ class CallbackDelivery:
         if not done:
             return await self._not_accepted(batch, outcome, source)
         ack = self._ack(done, source)
-        self.forget()
+        self.attempts.forget()
         self._note(batch, outcome, source)
         return replace(ack, failure=outcome.error())
 
     async def _not_accepted(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> Ack:
         self._note(batch, outcome, source)
         refused = outcome.meaning is Meaning.REFUSED
-        answers = self._tries.attempt - 1 + refused
-        self._tries.recall(batch.upto, answers + 1)
+        answers = self.attempts.tries.attempt - 1 + refused
+        self.attempts.tries.recall(batch.upto, answers + 1)
         if not refused or answers < self._config.isolate_after:
             raise outcome.error()
         while len(batch.items) > 1:
@@ -274,13 +181,13 @@ class CallbackDelivery:
             found = await self._send(half, source)
             assert found is not None
             if found.meaning is Meaning.DELIVERED:
-                self._proven = True
+                self.attempts.proven = True
                 return self._ack([(half, found)], source)
             self._note(half, found, source)
             if found.meaning is not Meaning.REFUSED:
                 raise found.error()
             batch, outcome = half, found
-            self._tries.recall(batch.upto, answers + 1)
+            self.attempts.tries.recall(batch.upto, answers + 1)
         return await self._judge(batch, outcome, source)
 
     async def _judge(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> Ack:
@@ -290,7 +197,7 @@ class CallbackDelivery:
         """
         [item] = batch.items
         done: list[SentBatch] = []
-        if not self._proven:
+        if not self.attempts.proven:
             if self._proof is None or self._proof[0] != batch.upto:
                 self._proof = batch.upto, await self._prove(batch, outcome, source)
                 # The endpoint may have recovered between the two: only a refusal after the proof is about this event.
@@ -305,7 +212,7 @@ class CallbackDelivery:
             done = self._take_proof()
         given_up = MessageBatch(batch.after, batch.upto, (), [*batch.omitted, item._replace(omitted="refused")])
         self._metrics.refused(self._config.name, 1)
-        refusal = RecordRefusal(item, outcome.reason, outcome.detail, max(1, self._attempt))
+        refusal = RecordRefusal(item, outcome.reason, outcome.detail, max(1, self.attempts.count))
         ack = self._ack([(given_up, outcome), *done], source)
         return replace(ack, refused=(*ack.refused, refusal))
 
@@ -354,8 +261,7 @@ class CallbackDelivery:
         sent = [(batch, outcome) for batch, outcome in done if outcome.status]
         row = self._ledger_row(batches, [outcome for _, outcome in sent], source)
         self._count(batches)
-        failed = self.take_failures()
-        effect = FailedAttempts(self._cursor, failed) if failed or self._is_noted else None
+        effect = self.attempts.effect()
         reason = RATE_LIMITED if self._endpoint.take_held() else ""
         return Ack(
             row.upto, (row,), self._unsuitable(batches), effect=effect, ledger_cursor=self._ledger, reason=reason
@@ -402,7 +308,7 @@ class CallbackDelivery:
             selector_version=self._version,
             exceptions=exceptions,
             picked=sorted(picked),
-            attempts=self._attempt + 1,
+            attempts=self.attempts.count + 1,
             sent_at=min((outcome.started_at for outcome in outcomes), default=now),  # one may have been sent ahead
             acked_at=now,
             status=last.status,
@@ -415,33 +321,7 @@ class CallbackDelivery:
         return message_id(items, self._config.format, source.head.epoch, self._config.name)
 
     def _note(self, batch: MessageBatch, outcome: SendOutcome, source: PageSource) -> None:
-        """Remember a failed attempt until the cursor's failure is stored."""
-        id = self._id_of(batch.items, source)
-        self._failed.append(self._row(batch, id, outcome))
-        self._attempt += 1
-
-    def _row(self, batch: MessageBatch, id: str, outcome: SendOutcome | None) -> CallbackAttempt:
-        """Return the row of an attempt; without an outcome, the attempt is under way."""
-        found = outcome or SendOutcome(Meaning.UNAVAILABLE, 0, "", "", self._log.clock.now(), 0, "", "", "")
-        row = found.attempt(self._cursor, id, batch.after, batch.upto)
-        return replace(
-            row,
-            events=len(batch.items),
-            shape=self._shape,
-            omitted=[item.position for item in batch.omitted],
-            attempt=self._attempt + 1,
-            answers=self._tries.attempt - 1 + row.answers,
-        )
-
-
-def _shape(config: CallbackConfig, cursor: Cursor) -> str:
-    """Return a text with all that determines the messages of a cursor besides its records: format, limits and
-    selection.
-
-    The selection of a subscriber of the Routemaster surface is left out: its changes concern later records only.
-    """
-    version = "" if config.name.startswith(SUBSCRIBER) else cursor.selector_version
-    return f"{config.format} {config.max_events} {config.max_bytes} {version}"
+        self.attempts.note(batch, self._id_of(batch.items, source), outcome)
 
 
 _UNSENT = SendOutcome(Meaning.DELIVERED, 0, "", "", 0, 0, "", "", "")

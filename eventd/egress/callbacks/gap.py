@@ -6,13 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eventd.egress.callbacks.delivery import (
-    BeginAttempt,
-    CallbackMetrics,
-    EndpointRequest,
-    FailedAttempts,
-    PageSource,
-)
+from eventd.egress.callbacks.attempts import BeginAttempt, FailedAttempts
+from eventd.egress.callbacks.delivery import CallbackMetrics, EndpointRequest, PageSource
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.callbacks.formats import ROUTEMASTER, gap_body, gap_id
 from eventd.egress.loop.sink import Ack

@@ -104,6 +104,7 @@ class CallbackSink:
         self._delivery = CallbackDelivery(
             config, endpoint, log, cursor, ledger, self._next_after, dependencies.metrics, dependencies.spawn
         )
+        self._attempts = self._delivery.attempts
         self._gaps = GapReport(config, endpoint, log, cursor, ledger, dependencies.metrics)
         self._limits = BatchLimits(config.max_events, config.max_bytes, config.window)
         self._topic: TopicRow | None = None
@@ -149,7 +150,7 @@ class CallbackSink:
         return rest if rest.size <= size else None
 
     async def _find(self, after: int, limit: int, max_bytes: int) -> CallbackPage:
-        again = self._delivery.until is not None
+        again = self._attempts.until is not None
         # A batch that was tried before is the same again, although some of its events may have expired since.
         reader = CallbackReader(
             self._selection, self._config.format, self._config.name, 0 if again else self._log.clock.now()
@@ -172,7 +173,7 @@ class CallbackSink:
     def _as_page(self, found: SourcePage[CallbackItem]) -> CallbackPage:
         self._topic, self._follows = found.topic, not found.full
         self._seqs = {found.upto: found.upto_seq} | {item.position: item.seq for item in found.items}
-        omitted = self._delivery.omitted
+        omitted = self._attempts.omitted
         # They had expired when the batch was first tried: exceptions of it, although they were not judged again.
         items = (
             [_omitted(item) if item.position in omitted else item for item in found.items] if omitted else found.items
@@ -183,7 +184,7 @@ class CallbackSink:
     @property
     def _end(self) -> int | None:
         """Return the last position of the batch that is tried again, or of the resend; None without an end."""
-        return self._until if self._delivery.until is None else self._delivery.until
+        return self._until if self._attempts.until is None else self._attempts.until
 
     def _is_complete(self, upto: int) -> bool:
         return self._end is not None and upto >= self._end
@@ -221,7 +222,7 @@ class CallbackSink:
         await self._endpoint.require_secrets()
         if cursor.reason == SECRET_UNREADABLE:
             await self._log.database.write(clear_failures, [cursor.name], self._log.clock.now())
-        await self._delivery.recall(cursor.position)
+        await self._attempts.recall(cursor.position)
         self._opened = True
         return OpenResult(reached=False)
 
@@ -229,7 +230,7 @@ class CallbackSink:
         """Return the page as the first of a batch; None if it has neither items nor losses."""
         if page.source is None or not (page.items or page.losses):
             if self._is_complete(page.upto) and page.source is not None:
-                self._delivery.forget()  # the events of the earlier attempt are no longer stored
+                self._attempts.forget()  # the events of the earlier attempt are no longer stored
             self._room.drop()
             return None
         self._room.carry()
@@ -284,7 +285,7 @@ class CallbackSink:
 
         None when stopped.
         """
-        if self._delivery.until is None:
+        if self._attempts.until is None:
             batches = cut(outbound.records, outbound.after, outbound.upto, self._limits)
             full = [batch for batch in batches if batch.is_full]
             if full or not any(batch.items for batch in batches) or self._config.format == STANDARD:
@@ -302,7 +303,7 @@ class CallbackSink:
         upto = await self._collector.collect(gathered, outbound.upto, outbound.full, find, self._is_complete)
         if upto is None:
             return None
-        if self._delivery.until is not None:  # exactly the batch that was tried before
+        if self._attempts.until is not None:  # exactly the batch that was tried before
             sent = [item for item in gathered.items if not item.omitted]
             omitted = [item for item in gathered.items if item.omitted]
             return [MessageBatch(outbound.after, upto, sent, omitted, is_full=False)]
@@ -311,7 +312,7 @@ class CallbackSink:
     def settled(self, ack: Ack) -> None:
         """Note that the result is committed, and return the batch's memory to the budget."""
         self._is_stored = ack.failure is None
-        self._delivery.passed(ack)
+        self._attempts.passed(ack)
         self._room.settled()
 
     def note_stored(self) -> None:
@@ -329,7 +330,7 @@ class CallbackSink:
 
     def take_failures(self) -> list[CallbackAttempt]:
         """Return the attempts that failed, once, so that they are stored with the cursor, which waits now."""
-        failed = [*self._gaps.take_failures(), *self._delivery.take_failures()]  # the newest row is that of a batch
+        failed = [*self._gaps.take_failures(), *self._attempts.take_failures()]  # newest last: that of a batch
         if failed:
             self._metrics.postponed(self._config.name, failed[-1].events)
         return failed
