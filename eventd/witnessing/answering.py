@@ -9,8 +9,9 @@ from eventd.log.history.bulk_proving import answer_prove, answer_range
 from eventd.log.history.relayed import answer_tiles
 from eventd.log.history.trees import StoredCheckpoint, Tree, find_open_tree, read_checkpoint_of, tile_reader
 from eventd.log.witnesses.cosignatures import prove_consistency, prove_last
+from eventd.log.witnesses.decisions import DecideOffer
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import DecideOffer, read_news
+from eventd.log.witnesses.witnessed import read_news
 from eventd.log.witnesses.witnessed_files import DecideFilesOffer
 from eventd.runtime.clock import SECOND
 from eventd.runtime.log_pause import LogPause

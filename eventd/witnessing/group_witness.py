@@ -9,11 +9,12 @@ from typing import Final, NamedTuple, Protocol
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.open_tree import TreeOwner
+from eventd.log.witnesses.compared_notes import compare_notes, keep_compared
 from eventd.log.witnesses.findings import FindingKind
 from eventd.log.witnesses.keys import Pins
 from eventd.log.witnesses.own_notes import NoteComparison, OwnNote, Shown, take_own_note
 from eventd.log.witnesses.relayed_notes import RelayedNotes, find_unheld
-from eventd.log.witnesses.witnessed import compare_notes, keep_compared, read_of
+from eventd.log.witnesses.witnessed import read_of
 from eventd.resources.group_configuration import GroupConfig
 from eventd.witnessing.own_files import OwnFiles
 from eventd.witnessing.signing_gate import SigningGate

@@ -16,8 +16,9 @@ from eventd.lake.extract.scope import Scope
 from eventd.lake.history_rows import MOST_HASHES, HistoryKind, write_hashes
 from eventd.lake.schema import Ledger
 from eventd.log.history.trees import StoredCheckpoint, first_position, read_checkpoint_of, tile_reader
+from eventd.log.witnesses.decisions import MOST_ORIGINS
 from eventd.log.witnesses.findings import read_forks
-from eventd.log.witnesses.witnessed import MOST_ORIGINS, read_news
+from eventd.log.witnesses.witnessed import read_news
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from federation.errors import HistoryError, MalformedHistory

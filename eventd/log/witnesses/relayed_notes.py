@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 from eventd.log.history.closed_trees import find_closed
 from eventd.log.history.trees import MINUTE
+from eventd.log.witnesses.decisions import Decision, decide
 from eventd.log.witnesses.keys import LOG, Pins, known_key, show_key
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import Decision, decide, find_witnessed
+from eventd.log.witnesses.witnessed import find_witnessed
 from eventd.store.engine.database import Connection
 from federation.errors import HistoryError, MessageError, UnprovenNote
 from federation.history.checkpoints import open_checkpoint, read_checkpoint

@@ -9,10 +9,10 @@ from typing import Final
 
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.history.closed_trees import ClosedTree, count_closed, find_closed, keep_closed
+from eventd.log.witnesses.decisions import MOST_CLOSED, Decision
 from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding
 from eventd.log.witnesses.keys import LOG, known_key
 from eventd.log.witnesses.offers import OF_FILES, OfferFrom
-from eventd.log.witnesses.witnessed import MOST_CLOSED, Decision
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, for_update, insert_row
 from federation.errors import MessageError, NotWitnessed, OtherCheckpoint, TreeForked, UnprovenNote, WrongSender

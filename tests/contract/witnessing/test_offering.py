@@ -19,10 +19,10 @@ from eventd.log.cursors.cursors import create_cursor
 from eventd.log.history.open_tree import open_tree
 from eventd.log.history.trees import read_checkpoint_of, read_tree
 from eventd.log.witnesses.cosignatures import Witness, find_witness, read_held_sizes
+from eventd.log.witnesses.decisions import DecideOffer, decide
 from eventd.log.witnesses.findings import read_findings, read_pending
 from eventd.log.witnesses.keys import read_keys
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import DecideOffer, decide
 from eventd.resources.group_configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.log_pause import MOST_REASONS

@@ -9,8 +9,9 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.trees import find_tree_of
+from eventd.log.witnesses.decisions import decide
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import decide, forget_trees, read_believed_trees
+from eventd.log.witnesses.witnessed import forget_trees, read_believed_trees
 from eventd.resources.group_configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.store.engine.statements import execute

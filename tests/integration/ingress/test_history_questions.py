@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventd.log.witnesses import witnessed
+from eventd.log.witnesses import decisions
 from eventd.testing import until
 from eventd.witnessing import answering
 from federation.history.cosignatures import cosignature_times
@@ -102,7 +102,7 @@ async def test_checkpoints_beyond_the_limits_of_a_witness_are_counted(
     asked: tuple[Site, V2Sender], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, sender = asked
-    monkeypatch.setattr(witnessed, "MOST_TREES", 1)
+    monkeypatch.setattr(decisions, "MOST_TREES", 1)
     await ask(sender, encode_history(ask_witness(tree().offer())))
     other = GrowingTree("u", node="x", group="edge")
     assert refusal(await send(sender, sender.ask_history(encode_history(ask_witness(other.offer())))))[1] == "malformed"

@@ -21,9 +21,10 @@ from eventd.api.doctor.witnesses import CHECKED_WITHIN, check_witnesses, read_wi
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.hints import keep_hints
 from eventd.log.witnesses.cosignatures import REFUSED, keep_cosignature, note_witness_state
+from eventd.log.witnesses.decisions import decide
 from eventd.log.witnesses.keys import forget_keys
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import decide, forget_trees
+from eventd.log.witnesses.witnessed import forget_trees
 from eventd.resources.group_configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
 from eventd.runtime.clock import SECOND

@@ -22,8 +22,8 @@ from eventd.log.history.relayed import (
     keep_tiles,
 )
 from eventd.log.history.trees import find_tree_of, read_relayed_trees, read_trees
+from eventd.log.witnesses.decisions import decide
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import decide
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 from eventd.testing import NOW

@@ -30,8 +30,10 @@ from eventd.log.witnesses.checking import (
     keep_checked,
     read_overdue,
 )
+from eventd.log.witnesses.decisions import decide
 from eventd.log.witnesses.findings import FindingKind, NewFinding, keep_finding, read_findings
-from eventd.log.witnesses.witnessed import OfferFrom, decide, find_witnessed
+from eventd.log.witnesses.offers import OfferFrom
+from eventd.log.witnesses.witnessed import find_witnessed
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW, draft

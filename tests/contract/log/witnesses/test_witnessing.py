@@ -10,7 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.relayed import RelayedCheckpoint, ask_tiles, check_tiles, keep_tiles
 from eventd.log.history.trees import DAY, MINUTE
-from eventd.log.witnesses import findings, witnessed
+from eventd.log.witnesses import decisions, findings
+from eventd.log.witnesses.compared_notes import compare_notes, keep_compared
+from eventd.log.witnesses.decisions import Decision, decide
 from eventd.log.witnesses.findings import (
     FindingKind,
     NewFinding,
@@ -28,7 +30,7 @@ from eventd.log.witnesses.findings import (
 from eventd.log.witnesses.keys import LOG, Pins, StoredKey, forget_keys, read_keys, read_known_keys, show_key
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.log.witnesses.relayed_notes import RelayedNotes, decide_relayed, find_unheld
-from eventd.log.witnesses.witnessed import Decision, compare_notes, decide, forget_trees, keep_compared, read_of
+from eventd.log.witnesses.witnessed import forget_trees, read_of
 from eventd.store.engine.database import Connection
 from eventd.testing import NOW
 from federation.history.entries import OpeningReason
@@ -214,8 +216,8 @@ async def test_nothing_stays_of_an_offer_that_loses_the_race_for_a_new_tree(
     await witness.cosigned(GrowingTree().offer())
     await witness.cosigned(GrowingTree("u", reason=OpeningReason.EPOCH, previous=GrowingTree().previous_at()).offer())
     await witness.log.database.write(forget_keys, witness.topic, "a")
-    monkeypatch.setattr(witnessed, "MOST_TREES", 2)
-    monkeypatch.setattr(witnessed, "find_witnessed", lambda *_args, **_more: None)  # read before the other committed
+    monkeypatch.setattr(decisions, "MOST_TREES", 2)
+    monkeypatch.setattr(decisions, "find_witnessed", lambda *_args, **_more: None)  # read before the other committed
     assert await witness.refused(GrowingTree(key=SECOND, time=NOW + 1).offer()) == "too_many_requests"
     assert (await witness.keys(), await witness.found()) == ([], [])
     assert len(await witness.log.database.read(read_of, witness.topic, "a")) == 2
@@ -671,7 +673,7 @@ async def test_notes_of_unknown_trees_and_of_wrong_keys_find_nothing(witness: Wi
 async def test_the_trees_of_invented_nodes_are_bounded_and_displace_no_peer(
     witness: WitnessLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(witnessed, "MOST_ORIGINS", 2)
+    monkeypatch.setattr(decisions, "MOST_ORIGINS", 2)
     await witness.cosigned(GrowingTree().offer())
     await witness.offer(GrowingTree(node="x1").offer(), "x1")
     error = (await witness.offer(GrowingTree(node="x2").offer(), "x2")).error
@@ -685,7 +687,7 @@ async def test_the_trees_of_invented_nodes_are_bounded_and_displace_no_peer(
 
 
 async def test_the_trees_of_one_node_are_bounded(witness: WitnessLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(witnessed, "MOST_TREES", 2)
+    monkeypatch.setattr(decisions, "MOST_TREES", 2)
     for name in "tuvw":
         await witness.cosigned(GrowingTree(name).offer())
     held = await witness.log.database.read(read_of, witness.topic, "a")
@@ -695,7 +697,7 @@ async def test_the_trees_of_one_node_are_bounded(witness: WitnessLog, monkeypatc
 async def test_a_former_tree_is_not_cosigned_again_from_its_beginning(
     witness: WitnessLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(witnessed, "MOST_TREES", 2)
+    monkeypatch.setattr(decisions, "MOST_TREES", 2)
     trees = [GrowingTree("t").grow("x")]
     for name in "uvw":
         await witness.cosigned(trees[-1].offer())
@@ -714,8 +716,8 @@ async def test_a_former_tree_is_not_cosigned_again_from_its_beginning(
 async def test_a_node_without_end_of_trees_is_refused_and_displaces_no_others(
     witness: WitnessLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(witnessed, "MOST_TREES", 1)
-    monkeypatch.setattr(witnessed, "MOST_CLOSED", 1)
+    monkeypatch.setattr(decisions, "MOST_TREES", 1)
+    monkeypatch.setattr(decisions, "MOST_CLOSED", 1)
     for name in "tu":
         await witness.cosigned(GrowingTree(name).offer())
     assert await witness.refused(GrowingTree("v").offer()) == "malformed"

@@ -11,7 +11,8 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Outcome
-from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.log.witnesses.decisions import decide
+from eventd.log.witnesses.offers import OfferFrom
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.testing import draft

@@ -13,9 +13,9 @@ import pytest
 
 from eventd.cli.gateway.session import Session
 from eventd.log.core.eventlog import EventLog
+from eventd.log.witnesses.decisions import decide
 from eventd.log.witnesses.keys import Pins
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import decide
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database

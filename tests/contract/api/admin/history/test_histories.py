@@ -18,8 +18,9 @@ from eventd.log.history.open_tree import close_tree
 from eventd.log.history.proving import NotProven
 from eventd.log.history.trees import UNPROVEN
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.witnesses.decisions import decide
 from eventd.log.witnesses.keys import WITNESS, learn_key
-from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.log.witnesses.offers import OfferFrom
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock
 from federation.history.notes import WITNESS_KEY, NoteKey

@@ -13,8 +13,9 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.freed_ids import free_id
 from eventd.log.core.values import Draft, Outcome
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.witnesses.decisions import decide
 from eventd.log.witnesses.keys import LOG
-from eventd.log.witnesses.witnessed import OfferFrom, decide
+from eventd.log.witnesses.offers import OfferFrom
 from eventd.testing import NOW, ManualClock, draft
 from federation.digest import digest
 from federation.history.entries import OpeningReason

@@ -9,8 +9,8 @@ import pytest
 from eventd.errors import NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.witnesses.cosignatures import note_witness_state
+from eventd.log.witnesses.decisions import decide
 from eventd.log.witnesses.offers import OfferFrom
-from eventd.log.witnesses.witnessed import decide
 from eventd.testing import NOW, ManualClock
 from federation.history.entries import OpeningReason, PreviousTree
 from federation.history.fork_file import check_fork
