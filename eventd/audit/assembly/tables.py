@@ -11,8 +11,8 @@ import msgspec
 from eventd.audit.report.file_names import TABLES
 from eventd.audit.report.findings import Finding
 from eventd.audit.report.report import Hour, Pair, Report
+from eventd.audit.verdicts.hourly_figures import LEGS
 from eventd.audit.verdicts.pair_figures import COUNTED
-from eventd.audit.verdicts.reconcile import LEGS
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.storage import Storage
 

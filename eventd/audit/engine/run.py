@@ -62,12 +62,12 @@ from eventd.audit.verdicts.batch_verdicts import batch_discrepancies
 from eventd.audit.verdicts.erased_leaves import find_held, with_held
 from eventd.audit.verdicts.erasures import find_erasures
 from eventd.audit.verdicts.hidden_events import count_damaged
+from eventd.audit.verdicts.hourly_figures import add_pairs
 from eventd.audit.verdicts.leaf_verdicts import judge_leaves, limit_comparison
 from eventd.audit.verdicts.ledger_rows import DeclaredLosses
 from eventd.audit.verdicts.node_trees import Trees
 from eventd.audit.verdicts.pair_figures import read_figures, read_senders, read_waiting
 from eventd.audit.verdicts.receipt_verdicts import receipt_discrepancies
-from eventd.audit.verdicts.reconcile import add_pairs
 from eventd.audit.verdicts.refused_events import unanswered_events, with_slots
 from eventd.audit.verdicts.row_comparison import group_uneven
 from eventd.audit.verdicts.selection_verdicts import selection_discrepancies

@@ -299,7 +299,7 @@ def _place(trail: Trail, row: LedgerRow | None) -> tuple[str, int]:
 
 
 def read_figures(rows: Iterable[Mapping[str, Any]]) -> dict[PairKey, PairFigures]:
-    """Return the figures of each pair, from rows of `reconcile.add_pairs`."""
+    """Return the figures of each pair, from rows of `add_pairs`."""
     found: dict[PairKey, PairFigures] = defaultdict(PairFigures)
     for row in rows:
         pair = PairKey(row["group"], row["source"], row["peer"])
