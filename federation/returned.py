@@ -16,10 +16,10 @@ from msgspec import Meta, Struct
 from federation.batch import encode_batch
 from federation.errors import BadAnswer, BadEvent, Malformed
 from federation.event import Event, decode_canonical
+from federation.message_signature import content_digest_header
 from federation.peers import MAX_TEXT, Limits
 from federation.ranges import Position, Range
 from federation.runs import Run
-from federation.signing import content_digest_header
 from federation.wire import Receipt
 
 MOST_RETURNED: Final = 500

@@ -1,4 +1,4 @@
-"""Signs and verifies v2: a profile of HTTP Message Signatures (RFC 9421) with Content-Digest (RFC 9530).
+"""Signs and verifies the requests and answers of v2: what each signature covers, see `message_signature`.
 
 A request's signature covers
 
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from federation.components import Components, cover, require_all, signature_base, write_list
+from federation.components import Components, cover
 from federation.errors import (
     BadAnswer,
     ClockSkew,
@@ -34,7 +34,16 @@ from federation.errors import (
     WrongMethod,
     WrongSender,
 )
-from federation.keys import Algorithm, Key, KeyRing, dummy_of
+from federation.keys import Key, KeyRing
+from federation.message_signature import (
+    check_signature,
+    content_digest_header,
+    digest_text,
+    lower_names,
+    other_body,
+    read_signature,
+    sign_message,
+)
 from federation.peers import (
     ANSWER_TAG,
     BATCH_HEADER,
@@ -51,11 +60,9 @@ from federation.peers import (
     Limits,
 )
 from federation.structured import (
-    InnerList,
     Item,
     Params,
     Value,
-    parse_dictionary,
     write_value,
 )
 from federation.wire import KINDS, BatchHeader, HistoryQuery, LinkQuery, StatusQuery, VerifyQuery, read_header
@@ -166,15 +173,6 @@ class VerifiedRequest:
     created: int
 
 
-def content_digest_header(body: bytes) -> str:
-    """Return the Content-Digest of a body."""
-    return _digest_text(hashlib.sha256(body).digest())
-
-
-def _digest_text(digest: bytes) -> str:
-    return f"sha-256={write_value(digest)}"
-
-
 def sign_request(
     header: LinkQuery, body: bytes, key: Key, *, now: int, nonce: str, window: int = DEFAULT_WINDOW
 ) -> SignedRequest:
@@ -199,8 +197,8 @@ def sign_request(
         "alg": key.algorithm.value,
         "tag": REQUEST_TAG,
     }
-    values = {"@method": "POST", "@path": header.path} | _lower(headers)
-    signature = _sign(headers, _PARTS[type(header)], params, values, key)
+    values = {"@method": "POST", "@path": header.path} | lower_names(headers)
+    signature = sign_message(headers, _PARTS[type(header)], params, values, key)
     return SignedRequest(header, headers, headers["Content-Digest"], signature)
 
 
@@ -232,33 +230,33 @@ def verify_head(head: Head, receiver: Receiver, *, now: int) -> VerifiedRequest:
     Raises like `verify_request`, without TooLarge.
     """
     kind = _kind(head)
-    values = {"@method": head.method, "@path": head.path} | _lower(head.headers)
+    values = {"@method": head.method, "@path": head.path} | lower_names(head.headers)
     if values.get("content-type") not in kind.takes or values.get("content-encoding") != IDENTITY:
         raise UnsupportedMedia(f"{head.path} takes {' or '.join(kind.takes)} with Content-Encoding: {IDENTITY}")
-    signed = _read_signature(values, _PARTS[kind], _REQUEST_PARAMS, REQUEST_TAG)
+    signed = read_signature(values, _PARTS[kind], _REQUEST_PARAMS, REQUEST_TAG)
     nonce = signed.text("nonce")
     if not NONCE.fullmatch(nonce):
         raise Unauthorized("the nonce is not 16 to 64 letters, digits, _ and -", reason="parameters")
-    key, digest = _check_signature(signed, values, receiver.keys)
+    key, digest = check_signature(signed, values, receiver.keys)
     _check_audience(values, receiver, key)
     until = _check_time(signed.params, receiver.window, now)
     header = read_header(head.path, values)
     created = int(signed.params["created"])
-    return VerifiedRequest(header, key, _digest_text(digest), write_value(signed.signature), nonce, until, created)
+    return VerifiedRequest(header, key, digest_text(digest), write_value(signed.signature), nonce, until, created)
 
 
 def check_body(request: VerifiedRequest, body: bytes) -> None:
     """Raise Unauthorized unless this is the signed body."""
     if content_digest_header(body) != request.digest:
-        raise _other_body()
+        raise other_body()
 
 
 def sign_answer(request: VerifiedRequest, status: int, body: bytes, key: Key, *, now: int) -> dict[str, str]:
     """Return the headers of a JSON answer to a verified request, with its signature, which covers the request's."""
     headers = {"Content-Type": JSON_TYPE, "Content-Digest": content_digest_header(body)}
     params: Params = {"created": now // SECOND, "keyid": key.id, "alg": key.algorithm.value, "tag": ANSWER_TAG}
-    values = {"@status": str(status), _REQUEST_SIGNATURE: request.signature} | _lower(headers)
-    _sign(headers, _ANSWER_PARTS, params, values, key)
+    values = {"@status": str(status), _REQUEST_SIGNATURE: request.signature} | lower_names(headers)
+    sign_message(headers, _ANSWER_PARTS, params, values, key)
     return headers
 
 
@@ -273,7 +271,8 @@ def verify_answer(
 
     Raises BadAnswer, the exact cause in `.reason`.
     """
-    return verify_stored(StoredAnswer(status, _lower(headers), body, request.signature), request.header.to_node, keys)
+    answer = StoredAnswer(status, lower_names(headers), body, request.signature)
+    return verify_stored(answer, request.header.to_node, keys)
 
 
 def verify_stored(answer: StoredAnswer, peer: str, keys: KeyRing) -> Key:
@@ -282,48 +281,17 @@ def verify_stored(answer: StoredAnswer, peer: str, keys: KeyRing) -> Key:
     Returns the key that signed the answer. The caller must check that the answer's body belongs to the sender's
     request. Raises BadAnswer, the exact cause in `.reason`.
     """
-    values = {"@status": str(answer.status), _REQUEST_SIGNATURE: answer.request} | _lower(answer.headers)
+    values = {"@status": str(answer.status), _REQUEST_SIGNATURE: answer.request} | lower_names(answer.headers)
     try:
-        signed = _read_signature(values, _ANSWER_PARTS, _ANSWER_PARAMS, ANSWER_TAG)
-        key, digest = _check_signature(signed, values, keys)
+        signed = read_signature(values, _ANSWER_PARTS, _ANSWER_PARAMS, ANSWER_TAG)
+        key, digest = check_signature(signed, values, keys)
         if digest != hashlib.sha256(answer.body).digest():
-            raise _other_body()
+            raise other_body()
     except Unauthorized as error:
         raise BadAnswer(f"the answer of {peer} proves nothing: {error.message}", reason=error.reason) from None
     if not key.belongs_to(peer):
         raise BadAnswer(f"the answer is signed with a key that is not {peer}'s", reason="wrong_sender")
     return key
-
-
-class _Signed(NamedTuple):
-    """A signature as read from a message, with the components and parameters that it covers."""
-
-    parts: Components
-    params: Params
-    signature: bytes
-
-    def text(self, parameter: str) -> str:
-        return str(self.params[parameter])
-
-
-def _lower(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return header values by lower-case name.
-
-    The values of a repeated header are joined by commas, as in the signature.
-    """
-    found: dict[str, str] = {}
-    for name, value in headers.items() if isinstance(headers, Mapping) else headers:
-        name, value = name.lower(), value.strip(" \t")
-        found[name] = f"{found[name]}, {value}" if name in found else value
-    return found
-
-
-def _sign(headers: dict[str, str], parts: Components, params: Params, values: Mapping[str, str], key: Key) -> str:
-    listed = write_list(parts, params)
-    signature = write_value(key.sign(signature_base(parts, listed, values)))
-    headers["Signature-Input"] = f"{LABEL}={listed}"
-    headers["Signature"] = f"{LABEL}={signature}"
-    return signature
 
 
 def _kind(head: Head) -> type[LinkQuery]:
@@ -333,78 +301,6 @@ def _kind(head: Head) -> type[LinkQuery]:
     if head.method != "POST":
         raise WrongMethod(f"{head.path} takes POST")
     return kind
-
-
-def _read_signature(values: Mapping[str, str], parts: Components, params: frozenset[str], tag: str) -> _Signed:
-    if "signature-input" not in values or "signature" not in values:
-        raise Unauthorized("there is no signature", reason="no_signature")
-    try:
-        found = parse_dictionary(values["signature-input"]).get(LABEL)
-        signature = parse_dictionary(values["signature"]).get(LABEL)
-    except Malformed as error:
-        raise Unauthorized(f"the signature cannot be read: {error.message}", reason="signature_syntax") from None
-    if found is None or signature is None:
-        raise Unauthorized(f"there is no signature labelled {LABEL}", reason="no_signature")
-    if not isinstance(found, InnerList) or not isinstance(signature, Item) or not isinstance(signature.value, bytes):
-        raise Unauthorized("the signature does not have the form of RFC 9421", reason="signature_syntax")
-    covered = parts if found.items == parts.items else cover(found.items)  # in any order
-    if sorted(covered.written) != sorted(parts.written):
-        raise Unauthorized("the signature does not cover exactly the required components", reason="components")
-    require_all(parts, values)
-    _check_params(found.params, params, tag)
-    return _Signed(covered, found.params, signature.value)
-
-
-def _check_params(params: Params, expected: frozenset[str], tag: str) -> None:
-    if params.keys() != expected:
-        raise Unauthorized("the signature does not have exactly the required parameters", reason="parameters")
-    for name, value in params.items():
-        kind: type = int if name in ("created", "expires") else str
-        if type(value) is not kind:
-            raise Unauthorized(f"the signature's {name} has the wrong type", reason="parameters")
-    if params["tag"] != tag:
-        raise Unauthorized("the signature was made for another protocol", reason="wrong_tag")
-    if params["alg"] not in set(Algorithm):
-        raise Unauthorized("the signature's algorithm is neither of those of v2", reason="wrong_algorithm")
-
-
-def _check_signature(signed: _Signed, values: Mapping[str, str], keys: KeyRing) -> tuple[Key, bytes]:
-    """Return the key that made the signature, and the SHA-256 of the body that it covers. Raises Unauthorized.
-
-    An unknown key costs the same work as a known one: that of the algorithm which the message names. Otherwise the time
-    would reveal which ids are known.
-    """
-    found = keys.find(signed.text("keyid"))
-    algorithm = Algorithm(signed.text("alg"))
-    usable = found is not None and found.usable and found.algorithm is algorithm
-    key = found if found is not None and usable else dummy_of(algorithm)
-    digest = _digest_in(values["content-digest"])
-    base = signature_base(signed.parts, write_list(signed.parts, signed.params), values)
-    signature_fits = key.verifies(signed.signature, base)
-    if found is None:
-        raise Unauthorized("no key of the ring has this id", reason="unknown_key")
-    if not found.usable:
-        raise Unauthorized(f"key {found.id!r} is revoked", reason="revoked_key")
-    if not usable:
-        raise Unauthorized(f"key {found.id!r} is of another algorithm", reason="wrong_algorithm")
-    if digest is None:
-        raise _other_body()
-    if not signature_fits:
-        raise Unauthorized("the signature does not fit", reason="bad_signature")
-    return key, digest
-
-
-def _digest_in(header: str) -> bytes | None:
-    """Return the SHA-256 in a Content-Digest; None if it has none or cannot be parsed."""
-    try:
-        member = parse_dictionary(header).get("sha-256")
-    except Malformed:
-        return None
-    return member.value if isinstance(member, Item) and isinstance(member.value, bytes) else None
-
-
-def _other_body() -> Unauthorized:
-    return Unauthorized("the body is not the one that was signed", reason="wrong_digest")
 
 
 def _check_audience(values: Mapping[str, str], receiver: Receiver, key: Key) -> None:

@@ -11,11 +11,11 @@ from federation import returned
 from federation.batch import encode_batch
 from federation.errors import BadAnswer
 from federation.loops import check_inbound
+from federation.message_signature import content_digest_header
 from federation.peers import Limits
 from federation.ranges import Range
 from federation.returned import MOST_HASHED, check_returned, encode_positions, gives_digest, read_positions
 from federation.runs import Run
-from federation.signing import content_digest_header
 from federation.wire import Receipt, Refusal
 from tests.support.v2_sender import line
 

@@ -13,13 +13,13 @@ from federation.components import cover, signature_base, write_list
 from federation.errors import BadAnswer, ClockSkew, Forbidden, Malformed, MessageError, Unauthorized
 from federation.event import encode
 from federation.keys import Key, KeyRing, KeyState
+from federation.message_signature import content_digest_header
 from federation.peers import SECOND
 from federation.ranges import Range
 from federation.signing import (
     Receiver,
     Request,
     VerifiedRequest,
-    content_digest_header,
     sign_answer,
     sign_request,
     verify_answer,
