@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from eventd.log.witnesses.checking import CheckedStep, CheckScope, Searched, check_due, keep_checked
+from eventd.log.witnesses.checked_rows import keep_checked
+from eventd.log.witnesses.checking import CheckedStep, CheckScope, Searched, check_due
 from eventd.log.witnesses.findings import FindingKind
 from eventd.log.witnesses.keys import LOG
 from eventd.runtime.clock import SECOND, cpu_seconds

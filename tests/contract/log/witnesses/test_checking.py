@@ -18,6 +18,7 @@ from eventd.log.history.refuted import MOST_BACK, find_refuted, read_refuted_at
 from eventd.log.history.relayed import RelayedCheckpoint, ask_tiles, check_tiles, keep_tiles
 from eventd.log.history.trees import find_hash, find_tree_of
 from eventd.log.witnesses import checking
+from eventd.log.witnesses.checked_rows import keep_checked
 from eventd.log.witnesses.checking import (
     DAY,
     GRACE,
@@ -27,7 +28,6 @@ from eventd.log.witnesses.checking import (
     CheckScope,
     Searched,
     check_due,
-    keep_checked,
     read_overdue,
 )
 from eventd.log.witnesses.decisions import decide
