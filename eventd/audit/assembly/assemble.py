@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
 from eventd.audit.coverage.coverage import Coverage
-from eventd.audit.coverage.file_trees import FileTreeFindings
+from eventd.audit.coverage.file_tree_findings import FileTreeFindings
 from eventd.audit.coverage.mentions import Mentions
 from eventd.audit.coverage.receipt_links import LinkKey
 from eventd.audit.coverage.rollbacks import DeletedRange

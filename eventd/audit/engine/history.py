@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from eventd.audit.coverage.file_trees import SeenFileTree
+from eventd.audit.coverage.file_tree_findings import SeenFileTree
 from eventd.audit.coverage.rollbacks import DeletedRange, Promise
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.state import HashKey, State, another_lake, open_state

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from eventd.audit.coverage.file_trees import SeenFileTree, judge_files
+from eventd.audit.coverage.file_tree_findings import SeenFileTree
+from eventd.audit.coverage.file_trees import judge_files
 from eventd.lake.file_tree import FileTree, LineKind, TreeLine, checkpoint_of
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import survey
@@ -54,7 +55,7 @@ def test_each_line_is_hashed_once_for_all_checkpoints(
         hashed.append(entry)
         return hash_leaf(entry)
 
-    for module in ("file_trees", "cosigned_files"):
+    for module in ("tree_lines", "cosigned_files"):
         monkeypatch.setattr(f"eventd.audit.coverage.{module}.hash_leaf", count, raising=False)
     found = judge_files(
         storage, survey(storage), seen=[SeenFileTree(*ORIGIN, known.size, known.root.hex(), NOON)]
