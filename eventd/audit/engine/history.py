@@ -24,10 +24,10 @@ from eventd.audit.engine.state import HashKey, State, another_lake, open_state
 from eventd.audit.report.file_names import HISTORY, REPORT
 from eventd.audit.segments.row_sums import SUMS, RangeSum
 from eventd.errors import NotFound
-from eventd.lake.compaction import GRACE
 from eventd.lake.coverage import Span, holes
 from eventd.lake.file_sizes import MOST_KEPT, TooLargeFile
 from eventd.lake.layout import LedgerSlug, parse_name, slug
+from eventd.lake.ledger_files import GRACE
 from eventd.lake.manifest import Int64, LakeHead, Number, Time
 from eventd.lake.reader import Survey
 from eventd.lake.storage import Storage

@@ -20,8 +20,9 @@ from eventd.text.invisible import printable
 from eventd.text.plural import counted
 
 if TYPE_CHECKING:
-    from eventd.lake.compaction import Done, LedgerRetention
+    from eventd.lake.ledger_files import Done
     from eventd.lake.reader import Survey, Trouble
+    from eventd.lake.retention import LedgerRetention
     from eventd.lake.storage import Storage
 
 STATUS = (
@@ -176,7 +177,7 @@ def retain(
 
     On a terminal the command asks before it marks or deletes segments.
     """
-    from eventd.lake.compaction import plan_retention, retaining
+    from eventd.lake.retention import plan_retention, retaining
 
     storage, now = lake_storage(lake), _now()
     nodes = _nodes(storage, node)

@@ -34,11 +34,13 @@ from eventd.egress.lake.shipped_rows import ShippedRows
 from eventd.egress.lake.signed_files import signed_files
 from eventd.egress.lake.state_signer import StateSigner
 from eventd.errors import EventdError, LakeUnusable, MissingExtra, Unavailable
-from eventd.lake.compaction import Done, compacting, retaining
+from eventd.lake.compaction import compacting
 from eventd.lake.extract import LedgerSnapshot, Memory, read_floors, read_state
 from eventd.lake.extract.history import read_open_trees
 from eventd.lake.layout import LedgerKey, landing
+from eventd.lake.ledger_files import Done
 from eventd.lake.manifest import NodeState, SegmentRange
+from eventd.lake.retention import retaining
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import TooLargeSegment, has_leaves, write_segment

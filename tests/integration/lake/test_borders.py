@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from eventd.audit.segments.segment_jobs import CellMaker, SegmentJob, SegmentJobs
 from eventd.audit.segments.spark_tasks import OpenFile
 from eventd.errors import LakeUnavailable
-from eventd.lake.compaction import DAY, retaining
 from eventd.lake.layout import ARCHIVE, LANDING, archived, day_of, landing, state_path
+from eventd.lake.ledger_files import DAY
 from eventd.lake.manifest import encode
 from eventd.lake.reader import TroubleKind, survey
+from eventd.lake.retention import retaining
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
 from eventd.lake.stored_files import FileDraft

@@ -14,11 +14,13 @@ import pytest
 
 from eventd.errors import Invalid
 from eventd.lake import page_sizes, segment_checks, writer
-from eventd.lake.compaction import DAY, Done, compacting, retaining
+from eventd.lake.compaction import compacting
 from eventd.lake.expiry import Expiry, Mark, write_expiry
 from eventd.lake.layout import ARCHIVE, LANDING, archived, expiry_path, slug
+from eventd.lake.ledger_files import DAY, Done
 from eventd.lake.manifest import LostRows, encode
 from eventd.lake.reader import read_segment, survey
+from eventd.lake.retention import retaining
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
 from eventd.lake.storage import Storage

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from eventd.lake.compaction import DAY, compacting
+from eventd.lake.compaction import compacting
+from eventd.lake.ledger_files import DAY
 from eventd.lake.manifest import encode
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.segment_file import BadSegment

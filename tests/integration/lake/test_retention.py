@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from eventd.lake.compaction import DAY, Done, plan_retention, retaining
 from eventd.lake.expiry import read_expiry
 from eventd.lake.layout import LANDING, NODES, landing, slug
+from eventd.lake.ledger_files import DAY, Done
 from eventd.lake.manifest import NodeState, SegmentRange
 from eventd.lake.reader import survey
+from eventd.lake.retention import plan_retention, retaining
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage
 from eventd.lake.writer import write_state

@@ -32,10 +32,12 @@ from eventd.egress.lake.shipper import Shipper
 from eventd.egress.lake.sink import enrol
 from eventd.lake import page_sizes, writer
 from eventd.lake.close import close_node
-from eventd.lake.compaction import DAY, compacting, retaining
+from eventd.lake.compaction import compacting
 from eventd.lake.extract import EvictedRows, batches, note_lost
+from eventd.lake.ledger_files import DAY
 from eventd.lake.manifest import encode
 from eventd.lake.reader import read_segment, survey
+from eventd.lake.retention import retaining
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.log.core.eventlog import EventLog

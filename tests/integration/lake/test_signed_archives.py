@@ -13,9 +13,10 @@ from eventd.egress.lake.archive_signer import ArchiveSigner
 from eventd.egress.lake.coverage import LakeCoverage, read_coverage, read_states
 from eventd.egress.lake.state_signer import StateSigner
 from eventd.errors import Unavailable
-from eventd.lake.compaction import DAY, compacting
+from eventd.lake.compaction import compacting
 from eventd.lake.file_tree import TREES, LineKind, lines_folder, read_line, read_lines
 from eventd.lake.layout import ARCHIVE, LANDING, archived, landing
+from eventd.lake.ledger_files import DAY
 from eventd.lake.manifest import SegmentRange, encode
 from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger

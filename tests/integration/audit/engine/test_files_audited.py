@@ -16,10 +16,11 @@ import pytest
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.report import Report
 from eventd.egress.lake import state_signer
-from eventd.lake.compaction import compacting, retaining
+from eventd.lake.compaction import compacting
 from eventd.lake.file_tree import LineKind, line_of
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState
+from eventd.lake.retention import retaining
 from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import write_segment, write_state

@@ -26,9 +26,11 @@ from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Report
 from eventd.audit.segments.row_sums import SUMS
 from eventd.errors import Conflict
-from eventd.lake.compaction import DAY, compacting, retaining
+from eventd.lake.compaction import compacting
 from eventd.lake.layout import ARCHIVE
+from eventd.lake.ledger_files import DAY
 from eventd.lake.reader import read_segment, survey
+from eventd.lake.retention import retaining
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect, open_lake
 from eventd.lake.writer import Segment, write_segment

@@ -19,7 +19,8 @@ from eventd.audit.report.figures import moment
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.pair_status import reused_segments
 from eventd.audit.report.report import Report
-from eventd.lake.compaction import DAY, compacting
+from eventd.lake.compaction import compacting
+from eventd.lake.ledger_files import DAY
 from eventd.lake.reader import read_segment, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect

@@ -10,8 +10,9 @@ import pytest
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Finding, Kind
 from eventd.audit.report.report import Report
-from eventd.lake.compaction import DAY, retaining
 from eventd.lake.layout import LARGEST, state_path
+from eventd.lake.ledger_files import DAY
+from eventd.lake.retention import retaining
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND, Clock, SystemClock

@@ -14,8 +14,8 @@ import pytest
 from eventd.api.doctor.lake import check_shipping
 from eventd.cli.lake.lake import nothing_shipped
 from eventd.egress.lake.sink import enrol
-from eventd.lake.compaction import DAY
 from eventd.lake.layout import day_of
+from eventd.lake.ledger_files import DAY
 from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
