@@ -23,14 +23,13 @@ from eventd.log.cursors.cursors import (
     LinkState,
     clear_failures,
     create_cursor,
-    declare_selection,
     delete_cursors,
     next_repair_name,
     read_cursors,
-    read_selections,
     set_hold,
     set_paused,
 )
+from eventd.log.cursors.selections import declare_selection, read_selections
 from eventd.log.delivery.selection import Selection
 from eventd.resources.callback_configuration import CallbackConfig, callbacks, declared_at
 from eventd.resources.group_configuration import PeerConfig, effective, topic_of

@@ -16,7 +16,9 @@ from typing import Any
 
 from eventd.lake.extract import Ledger, Memory, read_ledger
 from eventd.log.core.eventlog import EventLog
-from eventd.log.cursors.cursors import Step, create_cursor, declare_selection
+from eventd.log.cursors.cursors import create_cursor
+from eventd.log.cursors.selections import declare_selection
+from eventd.log.cursors.steps import Step
 from eventd.store.engine.database import Connection, Database
 from eventd.store.rows.registry import put_resource
 from eventd.store.schema.migrations import upgrade

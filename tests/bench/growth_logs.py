@@ -16,7 +16,9 @@ from eventd.log.core.append import place_new
 from eventd.log.core.head import lock_head, move_head, read_head
 from eventd.log.core.topic_row import ensure_topic
 from eventd.log.core.values import Drafts
-from eventd.log.cursors.cursors import Step, apply_step, create_cursor, declare_selection
+from eventd.log.cursors.cursors import create_cursor
+from eventd.log.cursors.selections import declare_selection
+from eventd.log.cursors.steps import Step, apply_step
 from eventd.resources.group_configuration import topic_of
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Connection, Database

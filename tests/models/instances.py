@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from eventd.errors import FenceLost
-from eventd.log.cursors.cursors import Step, check_fence
+from eventd.log.cursors.steps import Step, check_fence
 from tests.models.explorer import Broken, Label
 
 ONE = "only one step from a position commits (V11)"

@@ -19,14 +19,8 @@ from eventd.log.core.head import read_head
 from eventd.log.core.records import write_body
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.values import Drafts
-from eventd.log.cursors.cursors import (
-    Cursor,
-    create_cursor,
-    declare_selection,
-    delete_cursors,
-    read_cursor,
-    read_cursors,
-)
+from eventd.log.cursors.cursors import Cursor, create_cursor, delete_cursors, read_cursor, read_cursors
+from eventd.log.cursors.selections import declare_selection
 from eventd.log.delivery.repairs import StoredDeadLetter, read_dead_letters
 from eventd.log.topics.write import Write
 from eventd.net.address_rules import AddressRules

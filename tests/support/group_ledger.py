@@ -10,17 +10,9 @@ from eventd.egress.cursors import link_name
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Draft
-from eventd.log.cursors.cursors import (
-    DeliveredBatch,
-    LinkState,
-    Postponement,
-    Step,
-    delete_cursors,
-    postpone,
-    read_cursor,
-    read_cursors,
-)
+from eventd.log.cursors.cursors import LinkState, delete_cursors, read_cursor, read_cursors
 from eventd.log.cursors.dead_letters import DeadLetter
+from eventd.log.cursors.steps import DeliveredBatch, Postponement, Step, postpone
 from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
 from tests.support import operations

@@ -10,7 +10,9 @@ from eventd.lake.extract import EvictedRows, Extract, Ledger, Memory, read_ledge
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.values import Draft
-from eventd.log.cursors.cursors import DeliveredBatch, Step, create_cursor, declare_selection, read_cursor
+from eventd.log.cursors.cursors import create_cursor, read_cursor
+from eventd.log.cursors.selections import declare_selection
+from eventd.log.cursors.steps import DeliveredBatch, Step
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import put_resource
 from eventd.testing import NOW

@@ -14,7 +14,8 @@ from eventd.egress.loop.sink import Ack, OpenResult, OutboundBatch, RecordRefusa
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.matching_page import MatchingPage
 from eventd.log.core.values import Record
-from eventd.log.cursors.cursors import Cursor, DeliveredBatch, create_cursor, read_cursor
+from eventd.log.cursors.cursors import Cursor, create_cursor, read_cursor
+from eventd.log.cursors.steps import DeliveredBatch
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.supervisor import Supervisor
 from tests.support.reading import read_records

@@ -22,7 +22,7 @@ from eventd.egress.lake.signed_files import keep_signed_files
 from eventd.egress.lake.sink import enrol
 from eventd.lake.extract import EvictedRows, note_lost
 from eventd.log.core.head import lock_head
-from eventd.log.cursors.cursors import Step, apply_step
+from eventd.log.cursors.steps import Step, apply_step
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eventd.log.cursors.cursors import DeliveredBatch
+from eventd.log.cursors.steps import DeliveredBatch
 from eventd.testing import NOW
 from federation.event import from_micros
 from federation.wire import Receipt, Refusal, encode_json

@@ -15,8 +15,9 @@ from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Effect, Postpone
 from eventd.log.core.values import AppendResult, Drafts
-from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursors, set_failing_since, set_paused
+from eventd.log.cursors.cursors import Cursor, read_cursors, set_failing_since, set_paused
 from eventd.log.cursors.holding import DISABLED_BY
+from eventd.log.cursors.steps import Postponement, Step
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
 from eventd.store.rows.routemaster import add_sent
 from eventd.text.duration import HOUR, MINUTE, SECOND, format_duration

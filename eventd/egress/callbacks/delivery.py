@@ -22,7 +22,8 @@ from eventd.egress.callbacks.rate import RATE_LIMITED
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Head
-from eventd.log.cursors.cursors import CALLBACK_PROTOCOL, Cursor, DeliveredBatch, read_cursor
+from eventd.log.cursors.cursors import Cursor, read_cursor
+from eventd.log.cursors.steps import CALLBACK_PROTOCOL, DeliveredBatch
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.runtime.supervisor import SpawnTask
 

@@ -13,7 +13,8 @@ from eventd.egress.callbacks.formats import ROUTEMASTER, gap_body, gap_id
 from eventd.egress.loop.sink import Ack
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.losses import Loss
-from eventd.log.cursors.cursors import GAP_PROTOCOL, Cursor, DeliveredBatch
+from eventd.log.cursors.cursors import Cursor
+from eventd.log.cursors.steps import GAP_PROTOCOL, DeliveredBatch
 from eventd.resources.callback_configuration import CallbackConfig
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt, last_attempt
 

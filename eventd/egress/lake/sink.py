@@ -38,15 +38,8 @@ from eventd.log.core.commit import Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.values import NOTHING, AppendResult, Drafts
-from eventd.log.cursors.cursors import (
-    Cursor,
-    Postponement,
-    Step,
-    clear_failures,
-    create_cursor,
-    delete_cursors,
-    read_cursors,
-)
+from eventd.log.cursors.cursors import Cursor, clear_failures, create_cursor, delete_cursors, read_cursors
+from eventd.log.cursors.steps import Postponement, Step
 from eventd.store.engine.database import Connection
 from eventd.witnessing.own_files import OwnFiles
 

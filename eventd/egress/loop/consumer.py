@@ -32,7 +32,8 @@ from eventd.egress.loop.wait_any import until_any
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wakeups import Watch
-from eventd.log.cursors.cursors import Cursor, LinkState, Postponement, Step, end_cursor, rewind
+from eventd.log.cursors.cursors import Cursor, LinkState, end_cursor, rewind
+from eventd.log.cursors.steps import Postponement, Step
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND, Countdown
 from eventd.runtime.supervisor import SpawnTask

@@ -6,7 +6,8 @@ from typing import Protocol
 
 from eventd.egress.loop.sink import Ack
 from eventd.log.core.eventlog import EventLog
-from eventd.log.cursors.cursors import Cursor, Postponement, Step, read_cursor
+from eventd.log.cursors.cursors import Cursor, read_cursor
+from eventd.log.cursors.steps import Postponement, Step
 
 
 class CursorStore(Protocol):

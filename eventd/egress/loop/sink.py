@@ -14,8 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.units import Effect
-from eventd.log.cursors.cursors import Cursor, DeliveredBatch
+from eventd.log.cursors.cursors import Cursor
 from eventd.log.cursors.dead_letters import DeadLetter
+from eventd.log.cursors.steps import DeliveredBatch
 
 ADDRESS_FORBIDDEN = "address_forbidden"
 """The reason of a link to an address that the node's settings forbid."""

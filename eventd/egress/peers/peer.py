@@ -17,7 +17,8 @@ from eventd.egress.peers.range_start import RangeStart, compare_mark
 from eventd.egress.transport.transport import Transport
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
-from eventd.log.cursors.cursors import Cursor, DeliveredBatch
+from eventd.log.cursors.cursors import Cursor
+from eventd.log.cursors.steps import DeliveredBatch
 from eventd.log.delivery.selection import Selection
 from eventd.net.address_rules import AddressRules
 from eventd.resources.group_configuration import GroupConfig, PeerConfig

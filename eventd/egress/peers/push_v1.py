@@ -13,7 +13,7 @@ from eventd.egress.peers.answers import link_error
 from eventd.egress.peers.outbound_batch import OutboundLine, PeerBatch
 from eventd.egress.peers.push_v2 import Link
 from eventd.egress.transport.transport import Transport
-from eventd.log.cursors.cursors import DeliveredBatch
+from eventd.log.cursors.steps import DeliveredBatch
 from eventd.net.exchange import Answer
 from eventd.runtime.clock import Clock
 from federation.errors import NoSigningKey

@@ -24,7 +24,7 @@ from eventd.egress.peers.outbound_batch import PeerBatch
 from eventd.egress.peers.range_start import impossible_mark
 from eventd.egress.transport.transport import MAX_ANSWER, Transport
 from eventd.log.core.values import Head
-from eventd.log.cursors.cursors import DeliveredBatch
+from eventd.log.cursors.steps import DeliveredBatch
 from eventd.net.address_rules import AddressRules
 from eventd.net.exchange import Answer
 from eventd.runtime.clock import Clock

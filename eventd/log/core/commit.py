@@ -14,7 +14,7 @@ from eventd.log.core.append import Placement, place, place_new, place_records
 from eventd.log.core.blocks import Block, names
 from eventd.log.core.head import lock_head, mark_unsynced, move_head, require_whole, touch_head
 from eventd.log.core.values import NOTHING, AppendResult, Drafts, Head
-from eventd.log.cursors.cursors import lock_positions
+from eventd.log.cursors.steps import lock_positions
 from eventd.runtime.clock import Moment
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import KeyTaken, begin_anew, in_transaction, notify_head, run_of_system, savepoint

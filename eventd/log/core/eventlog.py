@@ -25,7 +25,7 @@ from eventd.log.core.wakeups import Wakeups, Watch
 from eventd.log.core.wire_page import PeerFilter, WirePage, fill_wire_page, read_wire_page
 from eventd.log.core.writer import Writer
 from eventd.log.core.writer_stats import WriterStats
-from eventd.log.cursors.cursors import Postponement, Step
+from eventd.log.cursors.steps import Postponement, Step
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 from eventd.store.engine.attached import take_attached

@@ -9,7 +9,7 @@ from eventd.errors import Conflict, Full
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.topic_row import read_topic_bytes, require_in_use
 from eventd.log.core.values import AppendResult, Draft, Drafts
-from eventd.log.cursors.cursors import Postponement, Step, apply_step, check_fence, postpone
+from eventd.log.cursors.steps import Postponement, Step, apply_step, check_fence, postpone
 from eventd.store.engine.database import Connection
 
 Check = Callable[[Connection, int], None]

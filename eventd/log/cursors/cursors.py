@@ -1,7 +1,6 @@
-"""Cursors: the position and state of each consumer, and its dead letters.
+"""Cursors: the position and state of each consumer.
 
-A step is applied only if the cursor is still at the position the step began from; that check is the fence. Reads and
-writes are part of the caller's transaction; if it locks the head, it does so before any cursor.
+Reads and writes are part of the caller's transaction; if it locks the head, it does so before any cursor.
 """
 
 from __future__ import annotations
@@ -13,23 +12,17 @@ from enum import StrEnum
 from typing import Any, Final
 
 from eventd.errors import FenceLost, Invalid, NotFound
-from eventd.log.cursors.dead_letters import DeadLetter, delete_dead_letters_of, insert_dead_letters
+from eventd.log.cursors.dead_letters import delete_dead_letters_of
 from eventd.log.cursors.trimmed import note_forgotten
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import (
-    bulk_insert,
     execute,
     execute_many,
     fetch,
-    for_update,
     insert_row,
     update_rows,
 )
 from eventd.store.rows.callback_attempts import forget_attempts
-
-CALLBACK_PROTOCOL: Final = "callback"
-GAP_PROTOCOL: Final = "gap"
-"""Stands in the column `protocol` of ledger rows that report lost records and no batch. An index finds these rows."""
 
 
 class LinkState(StrEnum):
@@ -91,57 +84,6 @@ class Cursor:
         return self.shown_state in (LinkState.BLOCKED, LinkState.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveredBatch:
-    """The outcome of one batch: the evidence for the records in `(after, upto]`. Times in microseconds.
-
-    `exceptions` are positions that were not delivered, each with the reason. `picked`: the only positions that the
-    batch of a repair concerns; empty for one of the cursor itself. `status`: of the last answer; 0: nothing was sent.
-    """
-
-    cursor: str
-    batch_id: str
-    epoch: str
-    incarnation: int
-    after: int
-    upto: int
-    events: int
-    bytes: int
-    selector_version: int
-    exceptions: Sequence[tuple[int, str]]
-    picked: Sequence[int]
-    attempts: int
-    sent_at: int
-    acked_at: int
-    status: int
-    protocol: str
-    key_id: str
-    receipt: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a cursor, from `position` to `upto`, with its batches and dead letters.
-
-    `selector_version` is that of the selection by which the step was made; None: the step does not depend on it. A
-    step that has not `succeeded` leaves the state and the failures of the cursor as they are. A successful step also
-    sets the cursor's `reason`: why its destination gets no more at present, although it works; empty if nothing holds
-    it back.
-    """
-
-    name: str
-    position: int
-    upto: int
-    sent_upto: int
-    now: int
-    batches: Sequence[DeliveredBatch] = field(default=())
-    dead_letters: Sequence[DeadLetter] = field(default=())
-    protocol: str = ""
-    succeeded: bool = True
-    selector_version: int | None = None
-    reason: str = ""
-
-
 _COLUMNS = ", ".join(Cursor.__slots__)
 _SELECTION: Final = Cursor.__slots__.index("selection")
 _REST: Final = _SELECTION + len(("selection", "protocol", "state"))
@@ -152,7 +94,7 @@ def read_cursors(conn: Connection, *kinds: str, name: str | None = None) -> list
     """Return the cursors of these `kinds` (none given: of all, also the very many of routers), ordered by name."""
     conditions, params = [], list(kinds)
     if kinds:
-        conditions.append(f"kind IN ({_marks(kinds)})")
+        conditions.append(f"kind IN ({', '.join('?' * len(kinds))})")
     if name is not None:
         conditions.append("name = ?")
         params.append(name)
@@ -164,10 +106,6 @@ def read_shown_states(conn: Connection, kind: str) -> dict[str, LinkState]:
     """Return the states of the cursors of one kind that operators see, by name, without reading the rest of them."""
     sql = "SELECT name, CASE WHEN paused_at IS NULL THEN state ELSE 'paused' END FROM cursors WHERE kind = ?"
     return {name: _STATES[state] for name, state in fetch(conn, sql, (kind,))}
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
 
 
 def read_cursor(conn: Connection, name: str) -> Cursor:
@@ -251,130 +189,11 @@ def end_cursor(conn: Connection, cursor: Cursor) -> None:
         forget_attempts(conn, cursor.name)
 
 
-def declare_selection(conn: Connection, cursor: str, version: int, selection: Mapping[str, Any], now: int) -> None:
-    """Store a selection under `version`, which must be new for this cursor; from now on, the cursor selects by it."""
-    text = json.dumps(selection, separators=(",", ":"))
-    insert_row(conn, "selectors", {"cursor": cursor, "version": version, "selection": text, "declared_at": now})
-    update_rows(conn, "cursors", {"selector_version": version}, {"name": cursor})
-
-
-def read_selection(conn: Connection, cursor: str, version: int | None = None) -> tuple[int, dict[str, Any]]:
-    """Return (version, selection) of a cursor from `selectors`: the newest, or `version`. Raises `NotFound`."""
-    only, params = ("", (cursor,)) if version is None else (" AND version = ?", (cursor, version))
-    sql = f"SELECT version, selection FROM selectors WHERE cursor = ?{only} ORDER BY version DESC LIMIT 1"
-    rows = fetch(conn, sql, params)
-    if not rows:
-        raise NotFound(f"no selection of the cursor {cursor!r} is known")
-    found, text = rows[0]
-    return found, json.loads(text)
-
-
-def read_selections(conn: Connection, *kinds: str) -> dict[str, tuple[int, dict[str, Any]]]:
-    """Return the (version, selection) that each cursor of these kinds uses now, by name."""
-    sql = (
-        "SELECT selectors.cursor, selectors.version, selectors.selection FROM selectors JOIN cursors"
-        " ON cursors.name = selectors.cursor AND cursors.selector_version = selectors.version"
-        f" WHERE cursors.kind IN ({_marks(kinds)})"
-    )
-    return {cursor: (version, json.loads(selection)) for cursor, version, selection in fetch(conn, sql, kinds)}
-
-
 def next_repair_name(conn: Connection, group: str, node: str, *, kind: str = "repair") -> str:
     """Return a name for a new repair or backfill: `kind:group/node/` and the highest number in use plus 1."""
     prefix = f"{kind}:{group}/{node}/"
     taken = [c.name for c in read_cursors(conn, kind) if c.name.startswith(prefix)]
     return f"{prefix}{max([int(name.rpartition('/')[2]) for name in taken], default=0) + 1}"
-
-
-def lock_positions(conn: Connection, names: Sequence[str]) -> dict[str, int]:
-    """Lock the rows of these cursors until the transaction ends; return the position of each that exists, by name."""
-    ordered = sorted(set(names))  # one order for all, so that two writers never wait for each other
-    sql = f"SELECT name, position FROM cursors WHERE name IN ({_marks(ordered)}) ORDER BY name{for_update(conn)}"
-    return dict(fetch(conn, sql, ordered))
-
-
-def check_fence(positions: Mapping[str, int], step: Step) -> None:
-    """Raise `FenceLost` unless `positions` has the step's cursor at the position the step began from."""
-    found = positions.get(step.name)
-    if found != step.position:
-        where = "was deleted" if found is None else f"is at {found}"
-        raise FenceLost(f"cursor {step.name!r} {where}, this step began at {step.position}")
-
-
-def apply_step(conn: Connection, step: Step) -> None:
-    """Move the cursor, clear its failures if the step succeeded, and store the step's batches and dead letters.
-
-    The caller has called `check_fence` under the same lock.
-
-    Raises `FenceLost` if the cursor's selection version differs from the step's: records that the step skipped may now
-    be wanted, and the repair that sends what the old selection left out ends where the cursor stood at the declaration.
-    """
-    changes: dict[str, Any] = {"position = ?": step.upto, "sent_upto = ?": step.sent_upto}
-    if step.succeeded:
-        changes |= {
-            "since = CASE WHEN state = 'running' THEN since ELSE ? END": step.now,
-            "state = ?": LinkState.RUNNING.value,
-            "reason = ?": step.reason,
-            "attempts = ?": 0,
-            "retry_at = ?": None,
-            "last_error = ?": "",
-            "failing_since = ?": None,
-            "attempted_at = ?": step.now,
-            "attempted_upto = ?": step.upto,
-            "succeeded_at = ?": step.now,
-        }
-    if step.protocol:
-        changes["protocol = ?"] = step.protocol
-    ranges = [batch for batch in step.batches if batch.status and not batch.picked]
-    if ranges:
-        changes["sent_epoch = ?"] = ranges[-1].epoch
-    where: dict[str, Any] = {"name = ?": step.name}
-    if step.selector_version is not None:
-        where["selector_version = ?"] = step.selector_version
-    sql = f"UPDATE cursors SET {', '.join(changes)} WHERE {' AND '.join(where)}"
-    if execute(conn, sql, (*changes.values(), *where.values())) == 0:
-        raise FenceLost(f"cursor {step.name!r} selects by another version than {step.selector_version}")
-    for batch in step.batches:
-        insert_batch(conn, batch)
-    insert_dead_letters(conn, step.dead_letters)
-
-
-def insert_batch(conn: Connection, batch: DeliveredBatch) -> None:
-    """Store the ledger row of one batch."""
-    values = {name: getattr(batch, name) for name in DeliveredBatch.__slots__}
-    values["exceptions"] = json.dumps(list(batch.exceptions), separators=(",", ":")) if batch.exceptions else ""
-    values["picked"] = json.dumps(list(batch.picked), separators=(",", ":")) if batch.picked else ""
-    bulk_insert(conn, "batches", list(values), [list(values.values())])
-
-
-@dataclass(frozen=True, slots=True)
-class Postponement:
-    """A failed attempt: the cursor stays at `position`, and is tried again at `retry_at`. Times in microseconds."""
-
-    name: str
-    position: int
-    state: LinkState
-    reason: str
-    error: str
-    attempted_upto: int
-    now: int
-    retry_at: int | None
-
-
-def postpone(conn: Connection, failure: Postponement) -> None:
-    """Record a failed attempt, unless the cursor has moved since."""
-    state = failure.state.value
-    execute(
-        conn,
-        "UPDATE cursors SET state = ?, reason = ?, since = CASE WHEN state = ? THEN since ELSE ? END,"
-        " attempts = attempts + 1, attempted_upto = ?, attempted_at = ?, retry_at = ?, last_error = ?,"
-        " failing_since = coalesce(failing_since, ?) WHERE name = ? AND position = ?",
-        (
-            *(state, failure.reason, state, failure.now),
-            *(failure.attempted_upto, failure.now, failure.retry_at, failure.error),
-            *(failure.now, failure.name, failure.position),
-        ),
-    )
 
 
 def clear_failures(conn: Connection, names: Iterable[str], now: int) -> None:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventd.log.cursors.cursors import CALLBACK_PROTOCOL, GAP_PROTOCOL
+from eventd.log.cursors.steps import CALLBACK_PROTOCOL, GAP_PROTOCOL
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
 

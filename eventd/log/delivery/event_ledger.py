@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from eventd.log.cursors.cursors import GAP_PROTOCOL
+from eventd.log.cursors.steps import GAP_PROTOCOL
 from eventd.log.delivery.evidence import Proof, digest_of_batch, read_proof
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch

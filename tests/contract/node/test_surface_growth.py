@@ -8,8 +8,9 @@ import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
-from eventd.log.cursors.cursors import Step, create_cursor
+from eventd.log.cursors.cursors import create_cursor
 from eventd.log.cursors.dead_letters import DeadLetter
+from eventd.log.cursors.steps import Step
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import (
     DeleteRmTopic,

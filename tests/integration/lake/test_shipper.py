@@ -42,7 +42,7 @@ from eventd.lake.schema import Ledger
 from eventd.lake.storage import Storage, connect
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
-from eventd.log.cursors.cursors import Step, apply_step
+from eventd.log.cursors.steps import Step, apply_step
 from eventd.log.history.open_tree import TreeOwner, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.retention.evict import EvictionLimits, evict

@@ -12,8 +12,9 @@ from eventd.errors import Invalid
 from eventd.groups.callbacks import KnownCallback, count_in_range
 from eventd.log.core.head import announce_topics, read_head
 from eventd.log.core.topic_row import find_topic
-from eventd.log.cursors.cursors import Cursor, declare_selection, delete_cursors, move_cursor, read_selection
+from eventd.log.cursors.cursors import Cursor, delete_cursors, move_cursor
 from eventd.log.cursors.dead_letters import delete_dead_letters_after
+from eventd.log.cursors.selections import declare_selection, read_selection
 from eventd.log.delivery.repairs import count_dead_letters_after, recorded_between
 from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_attempts import forget_attempts

@@ -18,16 +18,9 @@ from eventd.groups.lookup import find_group, read_group_topic
 from eventd.groups.subscriptions import count_between
 from eventd.log.core.head import read_head
 from eventd.log.core.scan import read_at
-from eventd.log.cursors.cursors import (
-    Cursor,
-    clear_failures,
-    declare_selection,
-    delete_cursors,
-    move_cursor,
-    read_cursors,
-    read_selection,
-)
+from eventd.log.cursors.cursors import Cursor, clear_failures, delete_cursors, move_cursor, read_cursors
 from eventd.log.cursors.dead_letters import delete_dead_letters, delete_dead_letters_after
+from eventd.log.cursors.selections import declare_selection, read_selection
 from eventd.log.delivery.repairs import (
     MOST_POSITIONS,
     StoredDeadLetter,

@@ -10,7 +10,8 @@ from eventd.api.framework.operations import Services
 from eventd.errors import Conflict, Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
-from eventd.log.cursors.cursors import Cursor, read_cursor, read_selections
+from eventd.log.cursors.cursors import Cursor, read_cursor
+from eventd.log.cursors.selections import read_selections
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.subscriptions import DeleteSubscriber, PutSubscriber, SubscriptionSettings
 from eventd.log.routemaster.surface_topic import surface_topic_config

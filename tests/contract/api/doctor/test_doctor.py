@@ -22,8 +22,9 @@ from eventd.groups.subscriptions import COUNTED
 from eventd.log.core import missing_records
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
-from eventd.log.cursors.cursors import LinkState, Postponement, Step, postpone, read_cursor, rewind
+from eventd.log.cursors.cursors import LinkState, read_cursor, rewind
 from eventd.log.cursors.dead_letters import DeadLetter
+from eventd.log.cursors.steps import Postponement, Step, postpone
 from eventd.log.delivery.repairs import read_dead_letters
 from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.observe.metrics import Metrics

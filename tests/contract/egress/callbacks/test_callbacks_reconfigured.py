@@ -8,7 +8,8 @@ from functools import partial
 
 from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.groups.callback_history import read_attempt_list
-from eventd.log.cursors.cursors import create_cursor, declare_selection, move_cursor, read_cursors
+from eventd.log.cursors.cursors import create_cursor, move_cursor, read_cursors
+from eventd.log.cursors.selections import declare_selection
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.node.callbacks import CallbackPurpose
 from eventd.store.engine.database import Connection

@@ -19,14 +19,14 @@ from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import (
     Cursor,
     LinkState,
-    Step,
     create_cursor,
-    declare_selection,
     delete_cursors,
     move_cursor,
     read_cursors,
     set_paused,
 )
+from eventd.log.cursors.selections import declare_selection
+from eventd.log.cursors.steps import Step
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
 from eventd.store.engine.statements import fetch

@@ -12,7 +12,8 @@ from eventd.egress.callbacks.selection import CallbackSelection
 from eventd.lake.extract import Ledger, LedgerSnapshot, read_state
 from eventd.lake.receivers import is_callback, receiver_of_callback
 from eventd.log.core.eventlog import EventLog
-from eventd.log.cursors.cursors import create_cursor, insert_batch
+from eventd.log.cursors.cursors import create_cursor
+from eventd.log.cursors.steps import insert_batch
 from eventd.store.rows.callback_cursors import RESEND
 from eventd.testing import NOW, ManualClock, draft, until
 from federation.peers import NODE_NAME

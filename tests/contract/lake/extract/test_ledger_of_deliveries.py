@@ -7,8 +7,9 @@ import pytest
 from eventd.lake.extract import EvictedRows, Ledger, batch_blocks, block_columns, note_lost
 from eventd.lake.schema import COLUMNS
 from eventd.log.core.eventlog import EventLog
-from eventd.log.cursors.cursors import Step, create_cursor, delete_cursors, rewind
+from eventd.log.cursors.cursors import create_cursor, delete_cursors, rewind
 from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
+from eventd.log.cursors.steps import Step
 from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.testing import NOW, draft
 from federation.digest import fingerprint

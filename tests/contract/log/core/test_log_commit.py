@@ -19,7 +19,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import AppendResult, Draft, Drafts, Outcome
-from eventd.log.cursors.cursors import Step, apply_step, check_fence, create_cursor, read_cursor
+from eventd.log.cursors.cursors import create_cursor, read_cursor
+from eventd.log.cursors.steps import Step, apply_step, check_fence
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW, ManualClock, draft, until

@@ -16,22 +16,19 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.cursors.cursors import (
     Cursor,
-    DeliveredBatch,
     LinkState,
-    Postponement,
-    Step,
     clear_failures,
     create_cursor,
-    declare_selection,
     delete_cursors,
     next_repair_name,
     read_cursor,
     read_cursors,
-    read_selection,
     rewind,
     set_paused,
 )
 from eventd.log.cursors.dead_letters import DeadLetter
+from eventd.log.cursors.selections import declare_selection, read_selection
+from eventd.log.cursors.steps import DeliveredBatch, Postponement, Step
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.registry import announce

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import Draft, Record
-from eventd.log.cursors.cursors import DeliveredBatch, insert_batch
+from eventd.log.cursors.steps import DeliveredBatch, insert_batch
 from eventd.log.delivery.digests import (
     Exclusions,
     ListedRecord,

@@ -17,8 +17,9 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
 from eventd.log.core.units import Publish
 from eventd.log.core.values import Gap
-from eventd.log.cursors.cursors import DeliveredBatch, Step, create_cursor, insert_batch
+from eventd.log.cursors.cursors import create_cursor
 from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
+from eventd.log.cursors.steps import DeliveredBatch, Step, insert_batch
 from eventd.log.retention import evict as retention
 from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND, Moment

@@ -13,7 +13,8 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
 from eventd.log.core.topic_config import TopicConfig
 from eventd.log.core.topic_row import find_topic
-from eventd.log.cursors.cursors import LinkState, Postponement, move_cursor, read_cursors
+from eventd.log.cursors.cursors import LinkState, move_cursor, read_cursors
+from eventd.log.cursors.steps import Postponement
 from eventd.log.routemaster import publish, subscriptions, tokens
 from eventd.log.routemaster.backlog import QueuedEvents, read_states
 from eventd.log.routemaster.errors import (

@@ -12,7 +12,8 @@ from eventd.errors import FenceLost, NotFound
 from eventd.groups import retention
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_group_topics
-from eventd.log.cursors.cursors import Step, create_cursor, end_cursor, read_cursor, read_cursors
+from eventd.log.cursors.cursors import create_cursor, end_cursor, read_cursor, read_cursors
+from eventd.log.cursors.steps import Step
 from eventd.log.retention.evict import Eviction
 from eventd.log.topics.deleted_topics import clear_deleted, read_cleared, remove_cleared
 from eventd.node.retention import Retention

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from eventd.log.core.eventlog import EventLog
-from eventd.log.cursors.cursors import LinkState, Postponement, Step, read_cursor, set_paused
+from eventd.log.cursors.cursors import LinkState, read_cursor, set_paused
 from eventd.log.cursors.dead_letters import DeadLetter
 from eventd.log.cursors.holding import DISABLED_BY
+from eventd.log.cursors.steps import Postponement, Step
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.callback_cursors import callback_name

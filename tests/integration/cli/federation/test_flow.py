@@ -13,8 +13,9 @@ from eventd.cli.terminal import confirm
 from eventd.egress.cursors import link_name
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
-from eventd.log.cursors.cursors import LinkState, Postponement, Step, postpone, read_cursor
+from eventd.log.cursors.cursors import LinkState, read_cursor
 from eventd.log.cursors.dead_letters import DeadLetter
+from eventd.log.cursors.steps import Postponement, Step, postpone
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Database
 from eventd.store.rows.links import record_gap

@@ -19,7 +19,8 @@ from eventd.lake.ledger_files import DAY
 from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.storage import connect
-from eventd.log.cursors.cursors import LinkState, Postponement, Step, apply_step, postpone
+from eventd.log.cursors.cursors import LinkState
+from eventd.log.cursors.steps import Postponement, Step, apply_step, postpone
 from eventd.runtime.clock import SECOND, SystemClock
 from eventd.store.engine.database import Connection, Database
 from tests.integration.cli.conftest import Control

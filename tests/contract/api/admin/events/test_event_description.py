@@ -10,7 +10,7 @@ import pytest
 from eventd.api.admin.events.event_description import INLINE_BYTES, EventGone
 from eventd.errors import NotFound
 from eventd.log.core.eventlog import EventLog
-from eventd.log.cursors.cursors import Step
+from eventd.log.cursors.steps import Step
 from eventd.log.history.refuted import RefutedRecord, find_refuted, keep_refuted
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.store.engine.statements import fetch
