@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-audit venv-browser venv-fuzz demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants fuzz models bench chaos restores simulate docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
+.PHONY: help venv venv-audit venv-browser venv-fuzz demo test lint types collection unit properties rules suite browser pictures tour spark coverage mutants fuzz models seeded-bugs bench chaos restores soak simulate docs spark-zip spark-versions wheel image image-test deb deb-test release release-database manual lock vendor clean force
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -197,6 +197,9 @@ fuzz: venv-fuzz ## inputs that coverage guides, against each parser (TARGET=all 
 models: venv ## every order of steps of the models of the protocols, up to an hour (ARGS="--only link --most 1000000")
 	@$(BIN)/python -m tests.models $(ARGS)
 
+seeded-bugs: venv ## put each known bug into the product and look whether it is found (ARGS="--only 14 --known")
+	@$(BIN)/python -m tests.seeded_bugs $(ARGS)
+
 bench: venv ## a short run over the hot paths, beside a bare loop of the same run (ARGS=--keep keeps its ratios)
 	@$(BIN)/python -m tests.bench.guard $(ARGS)
 
@@ -210,6 +213,9 @@ chaos: venv ## meshes of real nodes under faults for an hour (SEED=0 draws one; 
 MOMENTS ?= 3
 restores: venv ## two nodes that come back from older copies, in every combination (MOMENTS=3; ARGS="--most 20")
 	@$(BIN)/python -m tests.chaos restores --moments $(MOMENTS) $(ARGS)
+
+soak: venv ## real nodes under constant load with a fault a minute, and what grows (ARGS="--minutes 60 --rate 60")
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 SEEDS ?= 50
 FROM ?= 1

@@ -15,6 +15,7 @@ from typing import Any
 from tests.models.bugs import ALL
 from tests.models.explorer import Exploration
 from tests.models.spaces import SMALL, WALKS, WHOLE
+from tests.reliability.provenance import describe_run
 
 
 def main(arguments: list[str]) -> int:
@@ -44,8 +45,9 @@ def main(arguments: list[str]) -> int:
             print(f"{'caught' if caught else 'MISSED'} in {result.states} states: {bug.title}", flush=True)
             bugs.append({"bug": bug.title, "invariant": bug.invariant, "states": result.states, "caught": caught})
             failed = failed or not caught
+    figures = {"run": describe_run(), "spaces": spaces, "walks": walks, "bugs": bugs}
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"spaces": spaces, "walks": walks, "bugs": bugs}, indent=2) + "\n")
+    options.output.write_text(json.dumps(figures, indent=2) + "\n")
     return int(failed)
 
 

@@ -1,12 +1,14 @@
 """Run the tests of a module against each of a sample of its mutants: `python -m tests.mutation --count 100`.
 
 A mutant that fails no test survives. Some survivors are equivalent to the original; each of the others shows behaviour
-that no test covers. The tests run in copies of the project, one for each job, so that nothing is changed here.
+that no test covers. With `--simulate SEEDS`, simulated runs judge survivors, too. Tests run in copies of the project,
+one for each job, so that nothing is changed here. The figures are written to build/mutants.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import secrets
@@ -20,8 +22,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 from tests.mutation.mutants import Mutant, mutants
+from tests.reliability.provenance import describe_run
 
 ROOT = Path(__file__).parents[2]
 TARGETS = {
@@ -36,6 +40,9 @@ _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc")
 _PATIENCE = 4.0
 """A run that takes this many times as long as without a change is in an endless loop."""
 _LEAST_SECONDS = 30.0
+_SEED_SECONDS = 20.0
+"""Seconds after which a simulated run is in an endless loop."""
+KILLED, TIMEOUT, SURVIVED, SIMULATED = "killed", "timeout", "survived", "killed by the simulation"
 
 
 def main() -> int:
@@ -52,9 +59,12 @@ def main() -> int:
             copies.put(_copy(Path(folder) / str(number)))
         seconds = {path: _unchanged(copies, path, found) for path, found in tests.items()}
         with ThreadPoolExecutor(options.jobs) as pool:
-            jobs = [pool.submit(_judge, copies, mutant, tests, seconds) for mutant in sample]
+            jobs = [pool.submit(_judge, copies, mutant, tests, seconds, options.simulate) for mutant in sample]
             ends = [job.result() for job in jobs]
     _report(sample, ends)
+    figures = {"run": describe_run(), "seed": options.seed, "simulatedSeeds": options.simulate, "of": len(made)}
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(figures | _figures(sample, ends), indent=1) + "\n")
     return 0
 
 
@@ -64,6 +74,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32), help="repeats a sample")
     parser.add_argument("--jobs", type=int, default=2, help="how many mutants are judged at the same time")
     parser.add_argument("--target", action="append", default=[], metavar="PATH=TESTS,…", help="instead of the usual")
+    parser.add_argument(
+        "--simulate", type=int, default=0, metavar="SEEDS", help="play so many simulated runs with each survivor"
+    )
+    parser.add_argument("--output", type=Path, default=Path("build/mutants.json"), help="where to write the figures")
     return parser.parse_args()
 
 
@@ -98,8 +112,10 @@ def _unchanged(copies: SimpleQueue[Path], target: str, tests: Sequence[str]) -> 
         copies.put(copy)
 
 
-def _judge(copies: SimpleQueue[Path], mutant: Mutant, tests: dict[str, list[str]], seconds: dict[str, float]) -> str:
-    """Return `killed`, `timeout` or `survived`."""
+def _judge(
+    copies: SimpleQueue[Path], mutant: Mutant, tests: dict[str, list[str]], seconds: dict[str, float], seeds: int
+) -> str:
+    """Return the end of a mutant: `KILLED`, `TIMEOUT`, `SIMULATED` or `SURVIVED`."""
     target = next(path for path in tests if mutant.path == path or mutant.path.startswith(f"{path}/"))
     copy = copies.get()
     file = copy / mutant.path
@@ -107,12 +123,25 @@ def _judge(copies: SimpleQueue[Path], mutant: Mutant, tests: dict[str, list[str]
     try:
         file.write_bytes(mutant.apply(source))
         done = _run(copy, tests[target], seconds=max(_LEAST_SECONDS, seconds[target] * _PATIENCE))
-        end = "timeout" if done is None else "killed" if done.returncode else "survived"
+        end = TIMEOUT if done is None else KILLED if done.returncode else SURVIVED
+        if end == SURVIVED and seeds and not _simulate(copy, seeds):
+            end = SIMULATED
         print(f"{end}: {mutant}", flush=True)
         return end
     finally:
         file.write_bytes(source)
         copies.put(copy)
+
+
+def _simulate(copy: Path, seeds: int) -> bool:
+    """Return whether simulated runs from seed 1 on end in time, and violate nothing."""
+    command = [sys.executable, "-m", "eventd.cli.routerd_eventd", "simulate", "--seeds", str(seeds)]
+    env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, cwd=copy, env=env, capture_output=True, timeout=_SEED_SECONDS * seeds)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
 
 
 def _run(copy: Path, tests: Sequence[str], *, seconds: float) -> subprocess.CompletedProcess[str] | None:
@@ -127,14 +156,32 @@ def _run(copy: Path, tests: Sequence[str], *, seconds: float) -> subprocess.Comp
 
 
 def _report(sample: Sequence[Mutant], ends: Sequence[str]) -> None:
-    survivors = [str(mutant) for mutant, end in zip(sample, ends, strict=True) if end == "survived"]
+    survivors = [str(mutant) for mutant, end in zip(sample, ends, strict=True) if end == SURVIVED]
     print("\nsurvivors:", *survivors, sep="\n  ")
+    for folder, counts in [*_by_folder(sample, ends).items(), ("all", Counter(ends))]:
+        killed = counts.total() - counts[SURVIVED]
+        print(f"{folder}: {killed} of {counts.total()} killed ({killed / counts.total():.0%})")
+
+
+def _by_folder(sample: Sequence[Mutant], ends: Sequence[str]) -> dict[str, Counter[str]]:
     folders: dict[str, Counter[str]] = {}
     for mutant, end in zip(sample, ends, strict=True):
         folders.setdefault(mutant.path.rpartition("/")[0], Counter())[end] += 1
-    for folder, counts in [*folders.items(), ("all", Counter(ends))]:
-        killed = counts["killed"] + counts["timeout"]
-        print(f"{folder}: {killed} of {counts.total()} killed ({killed / counts.total():.0%})")
+    return folders
+
+
+def _figures(sample: Sequence[Mutant], ends: Sequence[str]) -> dict[str, Any]:
+    folders = [
+        {
+            "folder": folder,
+            "mutants": counts.total(),
+            "killed": counts[KILLED] + counts[TIMEOUT],
+            "killedBySimulation": counts[SIMULATED],
+        }
+        for folder, counts in _by_folder(sample, ends).items()
+    ]
+    survivors = [str(mutant) for mutant, end in zip(sample, ends, strict=True) if end == SURVIVED]
+    return {"folders": folders, "survivors": survivors}
 
 
 if __name__ == "__main__":

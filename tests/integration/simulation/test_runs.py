@@ -1,4 +1,4 @@
-"""Whole nodes on virtual time: what is acknowledged stays under faults, runs repeat themselves, and bugs are found."""
+"""Whole nodes on virtual time: what is acknowledged stays under faults, and runs repeat themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from eventd.simulation.run import SimulationResult, play
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import SHAPES
 from eventd.simulation.world.world import SimulatedWorld
-from tests.support.seeded_bugs import BUGS
 
 SEEDS = (2, 3, 5, 6, 7, 10)
 """Short runs that together have every kind of fault."""
@@ -25,17 +24,6 @@ KEPT = sorted(Path(__file__).with_name("kept").glob("*.json"))
 """Small plans that violated an invariant, each with that and with the title of the commit that fixed it."""
 IDLE_STEPS = 120
 """Maximum number of steps of an idle node in a second: twenty looks for changes, and what each of them costs."""
-FOUND_BY = {
-    "acknowledge_before_commit": (2, "V3"),
-    "leave_out_syncs": (4, "V3"),
-    "move_cursor_without_receipt": (6, "V4"),
-    "settle_out_of_order": (2, "V8"),
-    "take_batches_ahead": (19, "V6"),
-    "forget_receipts": (2, "V9"),
-    "forget_ids": (5, "V5"),
-    "begin_epochs_at_will": (3, "V16"),
-}
-"""The seed that finds each seeded bug, and the invariant that it must name."""
 
 
 def run(seed: int, folder: Path) -> SimulationResult:
@@ -98,14 +86,6 @@ def test_a_seed_has_the_same_steps_in_two_processes() -> None:
         return found
 
     assert sums(2, 2)["3"] == sums(3, 1)["3"]
-
-
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_seeded_bug_is_found(bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed, invariant = FOUND_BY[bug]
-    BUGS[bug](monkeypatch)
-    result = play(draw_plan(seed, ["emit"]), within=tmp_path)
-    assert invariant in {violation.invariant for violation in result.violations}
 
 
 def test_nothing_of_a_run_is_left_behind(tmp_path: Path) -> None:

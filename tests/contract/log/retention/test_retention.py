@@ -21,6 +21,7 @@ from eventd.log.cursors.cursors import create_cursor
 from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
 from eventd.log.cursors.steps import DeliveredBatch, Step, insert_batch
 from eventd.log.retention import evict as retention
+from eventd.log.retention import prefix
 from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND, Moment
 from eventd.store.engine.database import Connection, Database
@@ -58,6 +59,18 @@ async def test_without_limits_nothing_goes(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await fill(log, topic, 3)
     assert await evict_all(log, topic, EvictionLimits()) == [Eviction(0, 0, more=False)]
+
+
+async def test_an_eviction_that_fails_halfway_changes_nothing(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("after the records, before the row of their topic")
+
+    topic = await log.topic("group:g")
+    await fill(log, topic, 3)
+    monkeypatch.setattr(prefix, "update_topic", fail)
+    with pytest.raises(RuntimeError):
+        await evict_all(log, topic, DROP)
+    assert await left(log, topic) == ["e1", "e2", "e3"]
 
 
 async def test_by_count_the_newest_are_kept(log: EventLog) -> None:

@@ -23,7 +23,7 @@ from eventd.simulation.checks.violation import Violation
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.run import SimulationResult
 from eventd.simulation.world import sqlite_library
-from tests.support.seeded_bugs import forget_ids
+from tests.seeded_bugs.log_bugs import forget_ids
 from tests.support.source import ROOT
 
 

@@ -1,41 +1,26 @@
-"""Bugs that the simulated clients of topics have to find, as patches of the product."""
+"""Bugs of topics, queues, routers and lakes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Any
 
 import pytest
 
 from eventd.api.topics import polls, records
-from eventd.log.core import eventlog
-from eventd.log.core.head import Recovery, read_head, read_instance
+from eventd.lake.folder import LocalFolder
+from eventd.lake.stored_files import FileDraft
 from eventd.log.topics import topic_page
 from eventd.log.topics.write import Write
 from eventd.store.engine.database import Connection
-from eventd.store.engine.failed_sync import FailedSync
-from eventd.store.engine.head_file import HeadMark
 from eventd.store.rows.leases import Lease
-from tests.support.seeded_bugs import Patch
-
-
-def keep_epochs(patch: pytest.MonkeyPatch) -> None:
-    """Begin no new epoch after a loss."""
-
-    def recover_as_is(conn: Connection, _acknowledged: HeadMark | None) -> Recovery:
-        return Recovery(read_head(conn), read_instance(conn), "")
-
-    patch.setattr(eventlog, "recover", recover_as_is)
 
 
 def forget_keys(patch: pytest.MonkeyPatch) -> None:
     """Do not keep the idempotency keys of writes."""
     patch.setattr(Write, "_remember", lambda *_: None)
-
-
-def trust_failed_syncs(patch: pytest.MonkeyPatch) -> None:
-    """Do not write the write-ahead log again after a failed flush."""
-    patch.setattr(FailedSync, "rewrite_log", lambda *_: None)
 
 
 def pass_over_records(patch: pytest.MonkeyPatch) -> None:
@@ -55,6 +40,21 @@ def end_leases_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lease, "is_held", lambda *_: True)
 
 
-LOAD_BUGS: Final[dict[str, Patch]] = {
-    bug.__name__: bug for bug in (keep_epochs, forget_keys, trust_failed_syncs, pass_over_records, end_leases_late)
-}
+def name_files_before_their_data(patch: pytest.MonkeyPatch) -> None:
+    """Write the manifest of a segment before its data is on the disk."""
+    create = LocalFolder.create
+    late: list[Any] = []
+
+    @contextmanager
+    def create_later(self: LocalFolder, path: str) -> Iterator[FileDraft]:
+        if path.endswith(".parquet"):
+            file = create(self, path)
+            yield file.__enter__()
+            late.append(file)
+            return
+        with create(self, path) as draft:
+            yield draft
+        while late:
+            late.pop().__exit__(None, None, None)
+
+    patch.setattr(LocalFolder, "create", create_later)

@@ -1,0 +1,95 @@
+"""The guarantees of the README, and what shows each: invariants of the simulation, models, and tests."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Guarantee(NamedTuple):
+    """`title` is the bold beginning of the guarantee in the README, and the heading of its part of the page.
+
+    `tests` are files and folders that show it with real processes, sockets and databases.
+    """
+
+    title: str
+    invariants: tuple[str, ...]
+    models: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+GUARANTEES: Final = (
+    Guarantee(
+        "Acknowledged means on the disk",
+        ("V3", "V16", "V38"),
+        ("the writer",),
+        (
+            "tests/acceptance/test_kill.py",
+            "tests/acceptance/test_durable_before_answered.py",
+            "tests/contract/log/core/test_log_durability.py",
+        ),
+    ),
+    Guarantee(
+        "Each event arrives, once",
+        ("V1", "V4", "V5", "V6", "V8"),
+        ("a link",),
+        ("tests/chaos", "tests/integration/egress/peers/test_federation_contiguity.py"),
+    ),
+    Guarantee(
+        "An outage is not a refusal",
+        ("V1", "V4", "V19"),
+        ("a link",),
+        ("tests/integration/egress/peers/test_federation_links.py", "tests/chaos"),
+    ),
+    Guarantee(
+        "No peer delays another",
+        ("V19",),
+        (),
+        ("tests/integration/egress/peers/test_outbox_budget.py",),
+    ),
+    Guarantee(
+        "An event never returns",
+        ("V5", "V8"),
+        (),
+        ("tests/integration/egress/peers/test_federation_exchange.py",),
+    ),
+    Guarantee(
+        "Only members send",
+        ("V9", "V17"),
+        ("a link",),
+        (
+            "tests/integration/ingress/test_federation_refusals.py",
+            "tests/integration/egress/peers/test_lying_servers.py",
+        ),
+    ),
+    Guarantee(
+        "Derived configuration exists exactly once",
+        ("V13",),
+        (),
+        ("tests/acceptance/test_kill_subscriptions.py", "tests/contract/egress/subscriptions"),
+    ),
+    Guarantee(
+        "One bad proposal stops no other",
+        ("V13",),
+        (),
+        ("tests/contract/egress/subscriptions",),
+    ),
+    Guarantee(
+        "A router duplicates no record",
+        ("V12",),
+        (),
+        ("tests/contract/egress/routers",),
+    ),
+    Guarantee(
+        "A watch misses no record",
+        ("V14",),
+        ("wake-ups",),
+        ("tests/acceptance/test_kill_topics.py", "tests/integration/api/topics"),
+    ),
+    Guarantee(
+        "A loss is reported",
+        ("V7", "V10"),
+        ("a link",),
+        ("tests/integration/egress/peers/test_federation_contiguity.py", "tests/contract/log/retention"),
+    ),
+)
+"""In the order of the README."""

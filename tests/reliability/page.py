@@ -1,0 +1,95 @@
+"""Builds the page from the kept figures. A part without figures says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tests.reliability import parts
+from tests.reliability.guarantees import GUARANTEES, Guarantee
+from tests.support.source import ROOT
+
+PAGE: Final = ROOT / "docs/operations/reliability.md"
+KEPT: Final = Path(__file__).with_name("kept")
+FUZZ: Final = ROOT / "tests/fuzz/results.json"
+
+Kept = Mapping[str, Any]
+"""The kept figures by the name of their file, without its ending."""
+
+_BEGIN: Final = """\
+# Reliability
+
+What is done to find out whether the [guarantees](../../README.md#what-it-guarantees) hold, how often, and with which
+result. `python -m tests.reliability` writes this page from the figures of the last kept runs, in
+`tests/reliability/kept`; a test compares them.
+
+Nothing here is a proof. Runs without a violation bound the chance of one, for the faults that they have and on the
+machine that they ran on; [what is not covered](#what-is-not-covered) is as much a part of the result."""
+
+_END: Final = """\
+## What is not covered
+
+- **Whether a disk obeys.** The simulated disk, and the system calls that a test reads, show that a node asks for a
+  flush before it answers. A disk or a hypervisor that acknowledges a flush and loses it is outside the reach of a test.
+- **Faults of memory and of the processor**, and defects of Python, SQLite, Postgres and other libraries, beyond what
+  the runs above met.
+- **Postgres in the simulation.** Its nodes run on SQLite. Postgres is tested with real servers: kills, fault injection
+  and the contract tests of the log, which run on both databases.
+- **Several processes of a node in the simulation.** Workers and standbys are tested with real processes, and two
+  instances with a model.
+- **TLS, name resolution and QUIC in the simulation.** Tests with real sockets cover them.
+- **Members that hold a key and lie.** Their effects are limited and tested one by one; no fault plan has such a node.
+- **Longer times.** A simulated run lasts seconds to minutes of virtual time, and a soak as long as its table says.
+- **Combinations that no seed has drawn.** The simulation has not tested a rare branch whose count is 0."""
+
+
+def read_kept(folder: Path = KEPT) -> Kept:
+    """Return all kept figures, and those of the fuzzer, which keeps them with its corpora."""
+    found = {file.stem: json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))}
+    return {**found, "fuzz": json.loads(FUZZ.read_text())}
+
+
+def build_page(kept: Kept) -> str:
+    """Return the text of the page."""
+    chapters = (
+        ("What shows each guarantee", _guarantees(kept)),
+        ("Simulation", parts.simulation(kept.get("simulation"))),
+        ("Models", parts.models(kept.get("models"))),
+        ("Fuzzing", parts.fuzzing(kept["fuzz"])),
+        ("Fault injection with real processes", parts.chaos(kept.get("chaos"))),
+        ("Soak", parts.soak(kept.get("soak"))),
+        ("Seeded bugs", parts.seeded_bugs(kept.get("seeded_bugs"))),
+        ("Mutants", parts.mutants(kept.get("mutants"))),
+        ("Violations found so far", parts.violations(kept.get("violations", []))),
+    )
+    texts = [_BEGIN]
+    for title, lines in chapters:
+        texts += [f"## {title}", "\n".join(lines)]
+    return "\n\n".join([*texts, _END]) + "\n"
+
+
+def _guarantees(kept: Kept) -> Iterator[str]:
+    yield (
+        "The names of invariants are explained in [Simulation](simulation.md#what-is-checked), further ones with the"
+        " [seeded bugs](#seeded-bugs)."
+    )
+    for guarantee in GUARANTEES:
+        yield f"\n### {guarantee.title}\n"
+        yield from _shown_by(guarantee, kept)
+
+
+def _shown_by(guarantee: Guarantee, kept: Kept) -> Iterator[str]:
+    simulation = kept.get("simulation")
+    checked = [name for name in guarantee.invariants if name in parts.SIMULATED]
+    if simulation and checked:
+        yield f"- [Simulation](#simulation): {', '.join(checked)} checked in {parts.number(simulation['runs'])} runs."
+    if guarantee.models:
+        yield f"- [Models](#models): {', '.join(guarantee.models)}."
+    bugs = kept.get("seeded_bugs", {}).get("bugs", [])
+    about = [bug for bug in bugs if {*guarantee.invariants}.intersection(bug["invariants"])]
+    if about:
+        numbers = ", ".join(str(bug["number"]) for bug in about)
+        yield f"- [Seeded bugs](#seeded-bugs) that are found: {numbers}."
+    yield f"- Tests: {', '.join(f'`{path}`' for path in guarantee.tests)}."

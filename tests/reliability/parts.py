@@ -1,0 +1,202 @@
+"""The parts of the page, each from the figures of one tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+SIMULATED: Final = frozenset(f"V{number}" for number in (1, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 17, 19, 31))
+"""The invariants that simulated runs check."""
+_NONE: Final = "No figures are kept."
+
+Figures = Mapping[str, Any]
+
+
+def number(value: float) -> str:
+    """Return a number as a reader expects it."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield the lines of a table."""
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(number(cell) if isinstance(cell, int | float) else str(cell) for cell in row)} |"
+
+
+def ran(figures: Figures) -> str:
+    """Return when and where figures were taken."""
+    about: Figures = figures.get("run", {})
+    known = [
+        about.get("date", ""),
+        f"commit {about['commit']}" if about.get("commit") else "",
+        about.get("machine", ""),
+    ]
+    known += [f"{name} {about[key]}" for name, key in (("Python", "python"), ("SQLite", "sqlite")) if about.get(key)]
+    return ", ".join(word for word in known if word) + "."
+
+
+def simulation(found: Figures | None) -> Iterator[str]:
+    """Yield what `routerd-eventd simulate` did."""
+    yield "[Simulation](simulation.md) runs whole nodes on virtual time, with faults from a seed.\n"
+    if found is None:
+        yield _NONE
+        return
+    counted = found["runs"] - found["idleRuns"]
+    failed = len({each["seed"] for each in found["violations"]})
+    yield from table(
+        ("What", "Number"),
+        [
+            ("runs", found["runs"]),
+            ("of these too idle to count", found["idleRuns"]),
+            ("runs with a violation", failed),
+            ("acknowledged events", found["acknowledgedEvents"]),
+            ("kills", found["kills"]),
+            ("power losses", found["powerLosses"]),
+        ],
+    )
+    yield f"\n{ran(found)}\n"
+    if counted and not failed:
+        yield (
+            f"{number(counted)} runs that count, without a violation, leave a chance of one per run below"
+            f" {_small(3 / counted)} at 95 %.\n"
+        )
+    yield from table(("Fault", "Times"), sorted(found["faults"].items(), key=lambda item: -item[1]))
+    yield ""
+    yield from table(("Rare branch", "Times taken"), sorted(found["branches"].items(), key=lambda item: -item[1]))
+
+
+def _small(chance: float) -> str:
+    """Return a small number, rounded up to one digit, as a product with a power of ten."""
+    digit, _, exponent = f"{chance:.0e}".partition("e")
+    if float(f"{digit}e{exponent}") < chance:
+        digit = str(int(digit) + 1)
+    return f"{digit} × 10^{int(exponent)}"
+
+
+def models(found: Figures | None) -> Iterator[str]:
+    """Yield what `make models` explored."""
+    yield "[Models](models.md) of the protocols, in which every order of steps is tried.\n"
+    if found is None:
+        yield _NONE
+        return
+    rows = [
+        (each["title"], each["states"], each["steps"], "yes" if each["whole"] else "no", each["broken"] or "none")
+        for each in [*found["spaces"], *found["walks"]]
+    ]
+    yield from table(("Space", "States", "Steps", "Whole", "Broken invariant"), rows)
+    caught = sum(each["caught"] for each in found["bugs"])
+    yield f"\n{caught} of {len(found['bugs'])} seeded bugs of the models are found. {ran(found)}"
+
+
+def fuzzing(found: Mapping[str, Figures]) -> Iterator[str]:
+    """Yield what the fuzzer has tried."""
+    inputs, edges = (sum(each[what] for each in found.values()) for what in ("inputs", "edges"))
+    yield (
+        f"[Fuzzing](fuzzing.md) calls {len(found)} parsers with inputs that coverage guides. The kept figures are of"
+        f" {number(inputs)} inputs, which took {number(edges)} branches.\n"
+    )
+    findings = [(f"`{name}`", "; ".join(each["findings"])) for name, each in sorted(found.items()) if each["findings"]]
+    yield from table(("Parser", "Found and fixed; each input is replayed with the tests"), findings)
+
+
+def chaos(found: Figures | None) -> Iterator[str]:
+    """Yield what real processes went through."""
+    yield "[Fault injection](chaos.md) runs meshes of real nodes with proxies between them, on SQLite and Postgres.\n"
+    if found is None:
+        yield _NONE
+        return
+    rows = [(name, value) for name, value in found.items() if isinstance(value, int)]
+    yield from table(("What", "Number"), rows)
+    faults = found.get("faults", {})
+    if faults:
+        yield ""
+        yield from table(("Fault", "Times"), sorted(faults.items(), key=lambda item: -item[1]))
+    yield f"\n{ran(found)}"
+
+
+def soak(found: Figures | None) -> Iterator[str]:
+    """Yield the slopes of a soak."""
+    yield (
+        "`make soak` runs real nodes at a fixed rate with a fault a minute. A slope is that of the second half (Theil"
+        " and Sen), with its interval at 95 %: the interval of what grows for ever is above 0.\n"
+    )
+    if found is None:
+        yield _NONE
+        return
+    rows = [
+        (
+            each["node"],
+            each["figure"],
+            each["begin"],
+            each["end"],
+            _signed(each["slope"]),
+            _interval(each),
+            each["verdict"],
+        )
+        for each in found["slopes"]
+    ]
+    head = ("Node", "Figure", "Begin", "After the end", "Slope per hour", "Interval", "Verdict")
+    yield from table(head, rows)
+    summary = f"{found['minutes']} minutes, {found['eventsPerSecond']} events/s, {number(found['faults'])} faults"
+    yield f"\n{summary}, {number(found['acknowledged'])} events acknowledged. {ran(found)}"
+
+
+def _interval(each: Figures) -> str:
+    return f"{_signed(each['low'])} to {_signed(each['high'])}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.0f}" if abs(value) >= 10 else f"{value:+.2g}"
+
+
+def seeded_bugs(found: Figures | None) -> Iterator[str]:
+    """Yield which seeded bugs are found, and by what."""
+    yield (
+        "That the checks can fail: `make seeded-bugs` puts each of these bugs into the product, and looks whether it is"
+        " found. `Runs` is the median of several searches in the simulation, each with up to 200 runs. Five bugs are"
+        " replayed with each run of the tests.\n"
+    )
+    if found is None:
+        yield _NONE
+        return
+    rows = [
+        (
+            each["number"],
+            each["bug"],
+            ", ".join(each["invariants"]),
+            ", ".join(each["ways"]) or f"stands: {each['stands']}",
+            "" if each["medianRuns"] is None else each["medianRuns"],
+        )
+        for each in found["bugs"]
+    ]
+    yield from table(("#", "Bug", "Named by", "Found by", "Runs"), rows)
+    caught = sum(bool(each["ways"]) for each in found["bugs"])
+    yield f"\n{caught} of {len(found['bugs'])} are found. {ran(found)}"
+    yield (
+        "\nInvariants that the simulation does not check: V11, only one step from a position of a cursor is stored;"
+        " V38, a backup is whole."
+    )
+
+
+def mutants(found: Figures | None) -> Iterator[str]:
+    """Yield how many mutants the tests notice."""
+    yield "`make mutants` changes the code in small ways, and runs the unit and contract tests of that code.\n"
+    if found is None:
+        yield _NONE
+        return
+    rows = [
+        (f"`{each['folder']}`", each["mutants"], each["killed"], each["killedBySimulation"])
+        for each in found["folders"]
+    ]
+    head = ("Code", "Mutants", "Noticed by tests", "Noticed by the simulation alone")
+    yield from table(head, rows)
+    yield f"\n{ran(found)}"
+
+
+def violations(found: Sequence[Figures]) -> Iterator[str]:
+    """Yield what was ever found, with the commit that fixed it."""
+    yield "Found by simulation, models and fuzzing since they exist, each with the title of the commit that fixed it.\n"
+    rows = [(each["foundBy"], each["where"], each["what"], each["fixedBy"]) for each in found]
+    yield from table(("Found by", "Seed, plan, space or parser", "What", "Fixed by"), rows)

@@ -1,0 +1,80 @@
+"""`make seeded-bugs`: puts each bug of the table into the product, and looks whether it is found.
+
+Prints a line for each: its number, the bug, and what found it, or that it stands. Writes the figures to
+build/seeded-bugs.json. Exits with status 1 if a bug that has a way to be found is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from eventd.settings.environment import unseeded_environment
+from tests.reliability.provenance import describe_run
+from tests.seeded_bugs.bug import ProductBug
+from tests.seeded_bugs.hunt import STARTS, Catch, hunt
+from tests.seeded_bugs.table import TABLE
+
+MEMORY = Path("/dev/shm")
+
+
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
+    if sys.flags.hash_randomization:  # a seed repeats itself only with a fixed hash seed
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], unseeded_environment())
+    folder = Path(os.environ["TMPDIR"]) if "TMPDIR" in os.environ else MEMORY if MEMORY.is_dir() else None
+    rows, missed = list[dict[str, Any]](), 0
+    for bug in TABLE:
+        if options.only and bug.number not in options.only:
+            continue
+        found = [*hunt(bug, folder, known=options.known, starts=options.starts)]
+        print(f"{bug.number:2} {bug.title}: {_words(bug, found)}", flush=True)
+        missed += bool(bug.ways and not found)
+        rows.append(_row(bug, found))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps({"run": describe_run(), "bugs": rows}, indent=1) + "\n")
+    return int(missed > 0)
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.seeded_bugs", description="Search for the seeded bugs.")
+    parser.add_argument("--only", type=int, action="append", metavar="NUMBER", help="only this bug; repeatable")
+    parser.add_argument("--known", action="store_true", help="only the way and the seed that are known to find it")
+    parser.add_argument(
+        "--starts", type=int, nargs="+", default=STARTS, help="the first seeds of the searches in the simulator"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/seeded-bugs.json"), help="where to write the figures"
+    )
+    return parser.parse_args(arguments)
+
+
+def _words(bug: ProductBug, found: list[Catch]) -> str:
+    if not found:
+        return f"stands: {bug.stands}" if bug.stands else "stands"
+    return "; ".join(map(str, found))
+
+
+def _row(bug: ProductBug, found: list[Catch]) -> dict[str, Any]:
+    runs = [each.runs for each in found if each.way == "simulation"]
+    return {
+        "number": bug.number,
+        "bug": bug.title,
+        "where": bug.where,
+        "ways": sorted({each.way for each in found}),
+        "invariants": sorted({each.invariant for each in found}),
+        "medianRuns": median(runs) if runs else None,
+        "mostRuns": max(runs, default=None),
+        "states": max((each.states for each in found), default=0) or None,
+        "tests": [each.detail for each in found if each.way == "test"],
+        "stands": bug.stands if not found else "",
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,192 @@
+"""Bugs of the log and of its database."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventd.log.core import append, commit, eventlog, head
+from eventd.log.core.commit import CommitResult
+from eventd.log.core.head import Recovery, read_head, read_instance, recover
+from eventd.log.core.values import Head
+from eventd.log.core.wakeups import Watch
+from eventd.log.retention import evict, prefix
+from eventd.store.backup import backup
+from eventd.store.engine import engines, statements
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.failed_sync import FailedSync
+from eventd.store.engine.fence import require_claim
+from eventd.store.engine.file_guard import FileGuard
+from eventd.store.engine.head_file import HeadMark
+from eventd.store.engine.statements import BEGIN_WRITING, bulk_insert, execute
+from tests.seeded_bugs.bug import replace_function
+
+
+def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
+    """Answer with the result of a transaction that is undone; the same transaction is committed later."""
+
+    class _Undone(Exception):
+        pass
+
+    def start_write(self: Database, fn: Callable[[Connection], Any], *, durable: bool = True) -> Future[Any]:
+        def try_out() -> Any:
+            found: list[Any] = []
+            try:
+                with self.transaction(durable=durable) as conn:
+                    found.append(fn(conn))
+                    raise _Undone
+            except _Undone:
+                return found[0]
+
+        answer = self._writer.submit(try_out)
+        self._writer.submit(self._write, fn, durable)
+        return answer
+
+    patch.setattr(Database, "start_write", start_write)
+
+
+def leave_out_syncs(patch: pytest.MonkeyPatch) -> None:
+    """Never sync the database."""
+    prepare = engines._prepare_sqlite
+
+    def prepare_unsynced(connection: Any) -> None:
+        prepare(connection)
+        connection.execute("PRAGMA synchronous=OFF")
+
+    patch.setattr(engines, "_prepare_sqlite", prepare_unsynced)
+
+
+def touch_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Write the value that is there already, so that nothing is flushed."""
+
+    def touch(conn: Connection) -> None:
+        execute(conn, "UPDATE log_heads SET flushes = flushes WHERE id = 1")
+
+    replace_function(patch, head.touch_head, touch)
+
+
+def answer_before_flush(patch: pytest.MonkeyPatch) -> None:
+    """Forget that results of a transaction must wait for its flush."""
+    never = property(lambda _self: False, lambda _self, _value: None)
+    patch.setattr(CommitResult, "must_flush", never, raising=False)
+
+
+def keep_epochs(patch: pytest.MonkeyPatch) -> None:
+    """Begin no new epoch after a loss."""
+
+    def recover_as_is(conn: Connection, _acknowledged: HeadMark | None) -> Recovery:
+        return Recovery(read_head(conn), read_instance(conn), "")
+
+    patch.setattr(eventlog, "recover", recover_as_is)
+
+
+def begin_epochs_at_will(patch: pytest.MonkeyPatch) -> None:
+    """Begin a new epoch at every start."""
+
+    def recover_anew(conn: Connection, acknowledged: HeadMark | None) -> Recovery:
+        head.renew_epoch(conn)
+        return recover(conn, None)
+
+    patch.setattr(eventlog, "recover", recover_anew)
+
+
+def take_shorter_heads(patch: pytest.MonkeyPatch) -> None:
+    """Continue a log that has lost its last commits while the process ran, without a new epoch."""
+
+    def as_it_is(_conn: Connection, found: Head, _seen: int) -> Head:
+        return found
+
+    patch.setattr(commit, "require_whole", as_it_is)
+
+
+def read_heads_without_lock(patch: pytest.MonkeyPatch) -> None:
+    """Read the head without locking it."""
+    replace_function(patch, head.lock_head, read_head)
+
+
+def wait_for_later_heads(patch: pytest.MonkeyPatch) -> None:
+    """Begin each wait without a look whether the log has grown since the read before it."""
+
+    beyond = Watch.beyond
+
+    def beyond_the_head(self: Watch, position: int, future: Any = None) -> Any:
+        return beyond(self, max(position, self.head), future)
+
+    patch.setattr(Watch, "beyond", beyond_the_head)
+
+
+def forget_ids(patch: pytest.MonkeyPatch) -> None:
+    """Take every id for a new one."""
+
+    def insert_anew(conn: Connection, table: str, names: Any, rows: Any) -> None:
+        if table == "event_ids":
+            for row in rows:
+                execute(conn, "DELETE FROM event_ids WHERE topic_id = ? AND event_id = ?", row[:2])
+        bulk_insert(conn, table, names, rows)
+
+    patch.setattr(append, "read_known", lambda *_: {})
+    patch.setattr(append, "bulk_insert", insert_anew)
+
+
+def continue_after_rollback(patch: pytest.MonkeyPatch) -> None:
+    """Continue a transaction that the database has undone by itself."""
+    replace_function(patch, statements.in_transaction, lambda _conn: True)
+
+
+def keep_failed_units(patch: pytest.MonkeyPatch) -> None:
+    """Do not undo what a unit has written before it failed."""
+
+    @contextmanager
+    def no_savepoint(_conn: Connection) -> Iterator[None]:
+        yield
+
+    replace_function(patch, statements.savepoint, no_savepoint)
+
+
+def evict_in_two_transactions(patch: pytest.MonkeyPatch) -> None:
+    """Commit the removal of records before the topic's row says that they are removed."""
+    note = prefix.note_losses
+
+    def commit_first(conn: Connection, topic_id: int, losses: Any) -> None:
+        conn.driver.execute("COMMIT")
+        conn.driver.execute(BEGIN_WRITING if conn.dialect == "sqlite" else "BEGIN")
+        note(conn, topic_id, losses)
+
+    patch.setattr(prefix, "note_losses", commit_first)
+
+
+def evict_held_records(patch: pytest.MonkeyPatch) -> None:
+    """Evict also what peers and callbacks have not got yet."""
+    patch.setattr(evict, "_first_undelivered", lambda *_: None)
+    patch.setattr(evict, "read_held_position", lambda *_: None)
+
+
+def trust_failed_syncs(patch: pytest.MonkeyPatch) -> None:
+    """Do not write the write-ahead log again after a failed flush."""
+    patch.setattr(FailedSync, "rewrite_log", lambda *_: None)
+
+
+def write_to_lost_files(patch: pytest.MonkeyPatch) -> None:
+    """Write to a database file that was deleted or replaced."""
+    patch.setattr(FileGuard, "require", lambda _self: None)
+
+
+def back_up_without_log(patch: pytest.MonkeyPatch) -> None:
+    """Copy the file of the database without its write-ahead log."""
+
+    def copy_file_alone(conn: Connection, part: Path) -> None:
+        ((_, _, file),) = conn.driver.execute("PRAGMA database_list").fetchall()
+        shutil.copyfile(file, part)
+
+    patch.setattr(backup, "copy_pages", copy_file_alone)
+
+
+def write_without_claim(patch: pytest.MonkeyPatch) -> None:
+    """Open sessions that can write while another instance holds the claim."""
+    replace_function(patch, require_claim, lambda *_: None)

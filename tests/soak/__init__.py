@@ -1,0 +1,1 @@
+"""Soak: real nodes under constant load with a fault a minute, and whether anything grows: `make soak`."""
