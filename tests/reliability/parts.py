@@ -25,6 +25,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str
         yield f"| {' | '.join(number(cell) if isinstance(cell, int | float) else str(cell) for cell in row)} |"
 
 
+def by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the names with their counts, the highest first."""
+    return sorted(counts.items(), key=lambda item: -item[1])
+
+
 def ran(figures: Figures) -> str:
     """Return when and where figures were taken."""
     about: Figures = figures.get("run", {})
@@ -62,9 +67,9 @@ def simulation(found: Figures | None) -> Iterator[str]:
             f"{number(counted)} runs that count, without a violation, leave a chance of one per run below"
             f" {_small(3 / counted)} at 95 %.\n"
         )
-    yield from table(("Fault", "Times"), sorted(found["faults"].items(), key=lambda item: -item[1]))
+    yield from table(("Fault", "Times"), by_count(found["faults"]))
     yield ""
-    yield from table(("Rare branch", "Times taken"), sorted(found["branches"].items(), key=lambda item: -item[1]))
+    yield from table(("Rare branch", "Times taken"), by_count(found["branches"]))
 
 
 def _small(chance: float) -> str:
@@ -112,7 +117,7 @@ def chaos(found: Figures | None) -> Iterator[str]:
     faults = found.get("faults", {})
     if faults:
         yield ""
-        yield from table(("Fault", "Times"), sorted(faults.items(), key=lambda item: -item[1]))
+        yield from table(("Fault", "Times"), by_count(faults))
     yield f"\n{ran(found)}"
 
 

@@ -72,8 +72,7 @@ class SoakNodes:
     def __init__(self, directory: Path) -> None:
         self.processes = Processes(directory)
         self.faults: dict[str, int] = {}
-        env = {"EVENTD_LOG_FORMAT": "json"}
-        self.nodes = {name: NodeProcess(self.processes, name, **env) for name in NAMES}
+        self.nodes = {name: NodeProcess(self.processes, name, EVENTD_LOG_FORMAT="json") for name in NAMES}
         for node in self.nodes.values():
             others = [peer(other.name, other.port) for other in self.nodes.values() if other is not node]
             kept = {"maxEvents": KEPT_EVENTS}
