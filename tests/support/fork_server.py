@@ -27,6 +27,7 @@ import runpy
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -155,6 +156,8 @@ class _ServerOfCommand(_Server):
 
 
 _started: list[_Server] = []
+_of_shells: dict[int, int] = {}
+"""The processes that watch commands of shells, each with a descriptor that is readable once its client has ended."""
 
 
 def _server() -> _Server:
@@ -176,6 +179,7 @@ def _interpreter_variables(env: Mapping[str, str]) -> dict[str, str]:
 def _serve(requests: socket.socket, starter: int, *, tether: bool) -> dict[str, Any] | None:
     """Fork for each request. Returns in each fork, with its request, and in the server at the end, with None."""
     request: dict[str, Any] | None
+    _of_shells.clear()  # a forked command inherits those of the server
     while True:
         payload, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, _MOST_FILES)
         if not payload:
@@ -204,13 +208,20 @@ def _serve(requests: socket.socket, starter: int, *, tether: bool) -> dict[str, 
 
 
 def _fork_for_shell(request: dict[str, Any], files: list[int], requests: socket.socket) -> dict[str, Any] | None:
-    """Fork for a `fork_client`, which is at the other end of the last file. Returns as `_serve` does."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    if os.fork():
+    """Fork for a `fork_client`, which is at the other end of the last file. Returns as `_serve` does.
+
+    Before, wait for the commands whose clients were killed: a shell may start one anew, on the same address.
+    """
+    for each, ended in [*_of_shells.items()]:
+        if select.select([ended], [], [], 0)[0]:
+            os.waitpid(each, 0)
+            os.close(ended)
+            del _of_shells[each]
+    client = _client_of(files[3])
+    if each := os.fork():
         for fd in files:
             os.close(fd)
+        _of_shells[each] = client
         return None
     requests.detach()
     watcher = os.getpid()
@@ -222,6 +233,12 @@ def _fork_for_shell(request: dict[str, Any], files: list[int], requests: socket.
     _show_command(request["command"])
     _take_files(files[:3], range(3))
     return request
+
+
+def _client_of(fd: int) -> int:
+    """Return a descriptor that is readable once the process at the other end has ended."""
+    with socket.socket(fileno=os.dup(fd)) as end:
+        return os.pidfd_open(struct.unpack("3i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
 
 def _watch_for_shell(command: int, client: socket.socket) -> NoReturn:

@@ -20,17 +20,16 @@ _SHELL_ONLY = re.compile(r"^\S*bash: line \d+:.*\n", re.MULTILINE)
 """What bash prints about its background jobs; other shells word it differently."""
 
 
-def make_commands(folder: Path, *, forks: bool = True) -> str:
+def make_commands(folder: Path) -> str:
     """Write both commands, and a Python that has the package, into a folder; return the PATH that has them.
 
-    With `forks`, `routerctl` is a fork, for a shell that is started with `shell_files`. A node never is: a page kills
-    it, and a killed fork ends a moment after the process that the shell sees.
+    The commands are forks, for a shell that is started with `shell_files`.
     """
     folder.mkdir()
     python = f'"{sys.executable}"'
     programs = {
-        "routerd-eventd": f"{python} -m eventd.cli.routerd_eventd",
-        "routerctl": shell_command("eventd.cli.routerctl") if forks else f"{python} -m eventd.cli.routerctl",
+        "routerd-eventd": shell_command("eventd.cli.routerd_eventd"),
+        "routerctl": shell_command("eventd.cli.routerctl"),
         "python": python,
     }
     for name, program in programs.items():

@@ -152,6 +152,23 @@ def test_a_signal_of_a_shell_ends_its_command(processes: Processes) -> None:
     wait_for(lambda: b"\0watch\0" not in b"".join(map(command_line, os.listdir("/proc"))), "the command to have ended")
 
 
+def test_a_command_that_a_shell_has_killed_has_ended_before_the_next_begins(processes: Processes) -> None:
+    """Even if the process that watches it is slow."""
+    folder = processes.directory / "killed"
+    script = f"""
+        {shell_command("eventd.cli.routerd_eventd")} serve --data-dir {folder} 2> log & node=$!
+        until grep -qs '"ready"' log; do sleep 0.02; done
+        command=$(grep -la '{processes.directory}/[k]illed' /proc/[0-9]*/cmdline 2> vanished | grep -v /proc/$node/)
+        watcher=$(cut -d ' ' -f 4 ${{command%cmdline}}stat)
+        disown $node; kill -STOP $watcher; kill -9 $node
+        (sleep 0.3; kill -CONT $watcher) &
+        {shell_command("eventd.cli.routerctl")} --version > version
+        grep -la '{processes.directory}/[k]illed' /proc/[0-9]*/cmdline 2> vanished
+    """
+    done = processes.run(["bash"], stdin=script, env={"EVENTD_API_LISTEN": "127.0.0.1:0"}, pass_fds=shell_files())
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def command_line(pid: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
