@@ -20,12 +20,12 @@ from eventd.errors import EventdError
 from eventd.ingress import batch
 from eventd.ingress.batch import StoreBatch
 from eventd.ingress.reorder_buffer import ReorderBuffer
-from eventd.log.core import units
 from eventd.log.core.commit import ChangeUnit, Transaction
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import PeerFilter
-from eventd.log.cursors import cursors
-from eventd.log.cursors.cursors import Cursor, Step
+from eventd.log.cursors import cursors, steps
+from eventd.log.cursors.cursors import Cursor
+from eventd.log.cursors.steps import Step
 from eventd.net.exchange import Answer
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import StoredMark, write_mark
@@ -41,17 +41,17 @@ from tests.seeded_bugs.bug import replace_function
 
 def settle_from_anywhere(patch: pytest.MonkeyPatch) -> None:
     """Do not check that a cursor is where the step began."""
-    replace_function(patch, cursors.check_fence, lambda *_: None)
+    replace_function(patch, steps.check_fence, lambda *_: None)
 
 
 def settle_by_old_selections(patch: pytest.MonkeyPatch) -> None:
     """Take a step although another selection was declared meanwhile."""
-    apply = cursors.apply_step
+    apply = steps.apply_step
 
     def apply_any(conn: Connection, step: Step) -> None:
         apply(conn, replace(step, selector_version=None))
 
-    replace_function(patch, units.apply_step, apply_any)
+    replace_function(patch, steps.apply_step, apply_any)
 
 
 def settle_out_of_order(patch: pytest.MonkeyPatch) -> None:

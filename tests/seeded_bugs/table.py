@@ -22,7 +22,7 @@ TABLE: Final = (
     ProductBug(
         1,
         "the fence is not checked when a step is settled",
-        "eventd.log.cursors.cursors.check_fence",
+        "eventd.log.cursors.steps.check_fence",
         link_bugs.settle_from_anywhere,
         (
             ByModel(("two instances: the fence is not checked",)),
@@ -32,7 +32,7 @@ TABLE: Final = (
     ProductBug(
         2,
         "a step by an old selection is settled",
-        "eventd.log.cursors.cursors.apply_step",
+        "eventd.log.cursors.steps.apply_step",
         link_bugs.settle_by_old_selections,
         (BySuite(f"{_CURSORS}::test_a_step_by_a_selection_that_is_not_in_force_any_more_is_refused_whole", ("V4",)),),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -38,6 +39,11 @@ def test_the_table_has_every_number_once() -> None:
 
 def test_each_bug_has_a_way_to_be_found_or_a_reason_why_it_stands() -> None:
     assert [bug.number for bug in TABLE if bool(bug.ways) == bool(bug.stands)] == []
+
+
+@pytest.mark.parametrize("bug", TABLE, ids=lambda bug: bug.number)
+def test_the_code_of_a_bug_is_where_the_table_says(bug: ProductBug) -> None:
+    assert resolve_name(bug.where) is not None
 
 
 def test_the_ways_lead_to_models_and_tests_that_exist() -> None:
