@@ -32,6 +32,11 @@ TARGETS = {
     "federation": ("tests/unit/federation", "tests/contract/federation/test_vector_files.py"),
     "eventd/log/core": ("tests/unit/log/core", "tests/contract/log/core"),
     "eventd/log/cursors": ("tests/contract/log/cursors", "tests/contract/egress/loop"),
+    "eventd/ingress": (
+        "tests/unit/ingress",
+        "tests/contract/ingress",
+        "tests/integration/ingress/test_federation_refusals.py",
+    ),
     "eventd/egress/loop/consumer.py": ("tests/contract/egress/loop",),
 }
 """Folders and files, and the tests that must notice a change of them."""

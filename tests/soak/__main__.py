@@ -19,8 +19,7 @@ from typing import Any
 from tests.reliability.provenance import describe_run
 from tests.soak.nodes import FAULTS, STEADY, SoakClient, SoakNodes
 from tests.soak.samples import NodeSampler
-from tests.soak.verdict import STEADY as FLAT
-from tests.soak.verdict import rows
+from tests.soak.verdict import SOUND, rows
 
 SETTLE_SECONDS = 30.0
 """Seconds after the load until the figures are compared with those of the begin."""
@@ -73,7 +72,7 @@ def _run(soak: SoakNodes, options: argparse.Namespace) -> tuple[dict[str, Any], 
     time.sleep(SETTLE_SECONDS)
     after = {sampler.node.name: sampler.sample() for sampler in samplers}
     slopes = list(rows(samples, after))
-    wrong += [f"{row['node']}: {row['figure']} {row['verdict']}" for row in slopes if row["verdict"] != FLAT]
+    wrong += [f"{row['node']}: {row['figure']} {row['verdict']}" for row in slopes if row["verdict"] not in SOUND]
     figures = {
         "run": describe_run(),
         "minutes": options.minutes,

@@ -13,7 +13,11 @@ LEAST_GROWTH: Final = 0.02
 each other, so that their interval is narrower than it should be."""
 MOST_LEFT: Final = 1.25
 """How many times a figure may be that of the begin once the load is over."""
-STEADY, GROWS, LEFT = "steady", "grows", "does not come back"
+LEAST_HOURS: Final = 1 / 6
+"""The least length of the judged half: caches fill at first, and retention has nothing to evict yet."""
+STEADY, GROWS, LEFT, TOO_SHORT = "steady", "grows", "does not come back", "too short to judge"
+SOUND: Final = (STEADY, TOO_SHORT)
+"""The verdicts that are not failures."""
 
 
 class Series(NamedTuple):
@@ -52,6 +56,8 @@ def judge(series: Series) -> dict[str, Any] | None:
 
 
 def _verdict(series: Series, begin: float, end: float, slope: Slope, hours: float) -> str:
+    if hours < LEAST_HOURS:
+        return TOO_SHORT
     level = median(value for _, value in series.samples) or 1.0
     if slope.low > 0 and slope.low * hours > LEAST_GROWTH * level:
         return GROWS

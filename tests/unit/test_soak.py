@@ -9,7 +9,7 @@ import pytest
 
 from tests.soak.samples import delivery_p99, read_buckets
 from tests.soak.slopes import quantile_of, slope_of
-from tests.soak.verdict import GROWS, LEFT, STEADY, Series, judge
+from tests.soak.verdict import GROWS, LEFT, STEADY, TOO_SHORT, Series, judge
 
 METRICS = """\
 # TYPE routerd_eventd_outbox_delivery_lag_seconds histogram
@@ -22,7 +22,7 @@ routerd_eventd_outbox_delivery_lag_seconds_bucket{group="edge",le="+Inf",peer="c
 """
 
 
-def noisy(slope: float, *, count: int = 200, level: float = 100.0) -> list[tuple[float, float]]:
+def noisy(slope: float, *, count: int = 400, level: float = 100.0) -> list[tuple[float, float]]:
     chance = Random(1)
     return [(10.0 * at, level + slope * 10.0 * at + chance.gauss(0, 1)) for at in range(count)]
 
@@ -52,6 +52,12 @@ def test_a_verdict(slope: float, after: float, verdict: str) -> None:
     row = judge(Series("a", "memory (MiB)", noisy(slope), after))
     assert row is not None
     assert row["verdict"] == verdict
+
+
+def test_a_short_soak_judges_nothing() -> None:
+    row = judge(Series("a", "threads", noisy(0.01, count=60), 101.0))
+    assert row is not None
+    assert row["verdict"] == TOO_SHORT
 
 
 def test_too_few_samples_are_not_judged() -> None:
