@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -34,11 +35,21 @@ def cases() -> dict[str, dict[str, Any]]:
     return found
 
 
-def promtool_tests() -> str:
-    """Return the cases in the form of `promtool test rules`: for each alert one test that fires, and one that does
-    not."""
-    tests = [test for name, case in cases().items() for test in _tests_of(name, case)]
-    return yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}, sort_keys=False)
+def write_promtool_tests(folder: Path) -> list[Path]:
+    """Write the cases in the form of `promtool test rules`, a file for each alert; return these files.
+
+    Each has one test that fires, and one that does not, of this alert and all recordings: with all other rules, which
+    the cases of an alert do not look at, Prometheus would evaluate each rule in the cases of each other.
+    """
+    files = []
+    for name, case in cases().items():
+        chosen = [rule for rule in rules() if rule.get("alert", name) == name]
+        own = folder / f"{name}.rules.yml"
+        own.write_text(yaml.safe_dump({"groups": [{"name": name, "rules": chosen}]}, sort_keys=False))
+        tests = {"rule_files": [str(own)], "evaluation_interval": "1m", "tests": _tests_of(name, case)}
+        files.append(folder / f"{name}.test.yml")
+        files[-1].write_text(yaml.safe_dump(tests, sort_keys=False))
+    return files
 
 
 def _tests_of(name: str, case: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.alert_rules import RULES, alerts, cases, promtool_tests
+from tests.support.alert_rules import RULES, alerts, cases, write_promtool_tests
 from tests.support.prometheus import promtool
 
 
@@ -27,6 +27,4 @@ def test_prometheus_accepts_the_rules() -> None:
 
 @pytest.mark.prometheus
 def test_each_alert_fires_under_its_series_and_is_silent_under_the_others(tmp_path: Path) -> None:
-    tests = tmp_path / "alerts.test.yml"
-    tests.write_text(promtool_tests())
-    promtool("test", "rules", tests)
+    promtool("test", "rules", *write_promtool_tests(tmp_path))
