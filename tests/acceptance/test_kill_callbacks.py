@@ -55,8 +55,9 @@ def state(node: NodeProcess) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("format", ["standard", "batch"])
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.mark.parametrize(
+    ("database", "format"), [("sqlite", "standard"), pytest.param("postgres", "batch", marks=pytest.mark.postgres)]
+)
 def test_everything_arrives_in_order_through_kills_and_lost_answers(
     processes: Processes,
     receiver: ReceiverThread,

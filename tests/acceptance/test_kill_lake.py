@@ -58,7 +58,7 @@ def wait_shipped(node: NodeProcess) -> None:
 
 def kill(node: NodeProcess, chance: random.Random, *, only_shipping: bool) -> None:
     """Kill the node, or its shipping process alone, at a random moment of its work."""
-    time.sleep(chance.random() * 2.0)
+    time.sleep(chance.random())
     if only_shipping:
         with contextlib.suppress(ProcessLookupError):
             os.kill(wait_shipping(node), signal.SIGKILL)

@@ -149,7 +149,7 @@ def crash(node: TopicNode, chance: random.Random, *, at_start: bool) -> None:
     node.kill9()
     if at_start:
         node.process.start()
-        time.sleep(chance.random() * 1.5)
+        time.sleep(chance.random() * 0.8)
         node.kill9()
     node.start()
 

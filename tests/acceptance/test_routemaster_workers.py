@@ -19,7 +19,7 @@ from tests.support.processes import Processes
 from tests.support.waiting import wait_for
 
 DATABASES = pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-CLIENTS = 8
+CLIENTS = 4
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_an_ended_subscription_sends_nothing_more_and_a_new_one_nothing_old(
     shop, marks = bus.token("shop"), Marks(bus, other)
     clients: dict[str, str] = {}
     shares: set[bool] = set()
-    while len(clients) < CLIENTS or len(shares) < 2:  # tokens are random: eight of them may all belong to one process
+    while len(clients) < CLIENTS or len(shares) < 2:  # tokens are random: four of them may all belong to one process
         name = f"app-{len(clients)}"
         token = clients[f"uuid-{len(clients)}"] = bus.token(name)
         shares.add(Share(0, 2).serves(f"rm/{handle_of(name, token)}"))

@@ -102,7 +102,7 @@ class Watch(threading.Thread):
             # Ready before and after the other one was: so it was in between.
             if ready(one) and ready(other) and ready(one):
                 self.both += 1
-            self._end.wait(0.01)
+            self._end.wait(0.03)
 
     def __enter__(self) -> Watch:
         self.start()

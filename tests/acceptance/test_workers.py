@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
 
@@ -64,11 +65,18 @@ def figure(node: NodeProcess, name: str) -> float:
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
-@pytest.fixture
-def node(processes: Processes) -> NodeProcess:
-    running = NodeProcess(processes, "a", EVENTD_WORKERS=str(WORKERS))
-    wait_whole(running)
-    return running
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, NodeProcess]]:
+    """A node of several processes, and a peer, for the tests that only ask."""
+    processes = Processes(tmp_path_factory.mktemp("pair"))
+    try:
+        a, b = NodeProcess(processes, "a", EVENTD_WORKERS=str(WORKERS)), NodeProcess(processes, "b")
+        wait_whole(a)
+        a.join(), b.join()
+        a.join(b), b.join(a)
+        yield a, b
+    finally:
+        processes.close()
 
 
 @pytest.mark.timeout(300)
@@ -107,7 +115,8 @@ def test_facts_arrive_once_whichever_process_is_killed(
     processes.close()  # before the database they use is dropped
 
 
-def test_whatever_process_is_asked_answers_for_all(node: NodeProcess) -> None:
+def test_whatever_process_is_asked_answers_for_all(pair: tuple[NodeProcess, NodeProcess]) -> None:
+    node, _ = pair
     names = [f"g{number}" for number in range(8)]
     node.apply(*(group("a", name=name, port=free_port(), secret=node.secret) for name in names))
     checks: set[str] = set()
@@ -138,11 +147,8 @@ def test_whatever_process_is_asked_answers_for_all(node: NodeProcess) -> None:
             assert answer.fp.readline()
 
 
-def test_a_map_is_the_same_whichever_process_is_asked(processes: Processes) -> None:
-    a, b = (NodeProcess(processes, name, EVENTD_WORKERS=str(WORKERS)) for name in ("a", "b"))
-    wait_whole(a), wait_whole(b)
-    a.join(), b.join()
-    a.join(b), b.join(a)
+def test_a_map_is_the_same_whichever_process_is_asked(pair: tuple[NodeProcess, NodeProcess]) -> None:
+    a, _ = pair
 
     def mapped() -> bool:
         told = [json.loads(a.process.get("/api/v1/map?group=edge&wait=5")[1]) for _ in range(8)]
@@ -154,11 +160,8 @@ def test_a_map_is_the_same_whichever_process_is_asked(processes: Processes) -> N
     assert sum(float(line.split()[-1]) for line in asked) <= 5, "one process asks for all"
 
 
-def test_a_comparison_continues_whichever_process_is_asked(processes: Processes) -> None:
-    a, b = NodeProcess(processes, "a", EVENTD_WORKERS=str(WORKERS)), NodeProcess(processes, "b")
-    wait_whole(a)
-    a.join(), b.join()
-    a.join(b), b.join(a)
+def test_a_comparison_continues_whichever_process_is_asked(pair: tuple[NodeProcess, NodeProcess]) -> None:
+    a, b = pair
     a.emit("one")
     b.wait_holds({"one"})
     path = "/groups/edge/peers/b/verify"

@@ -102,7 +102,7 @@ def test_acknowledged_records_survive_kills_once_and_reach_every_subscription_on
     processes: Processes, chance: random.Random
 ) -> None:
     killed = KilledNode(processes)
-    asyncio.run(storm(killed, chance, kills=4))
+    asyncio.run(storm(killed, chance, kills=3))
     assert killed.node.faults() == []
 
 
@@ -112,7 +112,7 @@ def test_acknowledged_records_survive_kills_once_and_reach_every_subscription_on
     processes: Processes, postgres_url: str, chance: random.Random
 ) -> None:
     killed = KilledNode(processes, database_url=postgres_url)
-    asyncio.run(storm(killed, chance, kills=3))
+    asyncio.run(storm(killed, chance, kills=2))
 
 
 async def lose(killed: KilledNode) -> None:
