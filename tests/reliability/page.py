@@ -58,7 +58,7 @@ def build_page(kept: Kept) -> str:
         ("Simulation", parts.simulation(kept.get("simulation"))),
         ("Models", parts.models(kept.get("models"))),
         ("Fuzzing", parts.fuzzing(kept["fuzz"])),
-        ("Fault injection with real processes", parts.chaos(kept.get("chaos"))),
+        ("Fault injection with real processes", parts.chaos(kept.get("chaos"), kept.get("restores"))),
         ("Soak", parts.soak(kept.get("soak"))),
         ("Seeded bugs", parts.seeded_bugs(kept.get("seeded_bugs"))),
         ("Mutants", parts.mutants(kept.get("mutants"))),
@@ -84,7 +84,8 @@ def _shown_by(guarantee: Guarantee, kept: Kept) -> Iterator[str]:
     simulation = kept.get("simulation")
     checked = [name for name in guarantee.invariants if name in parts.SIMULATED]
     if simulation and checked:
-        yield f"- [Simulation](#simulation): {', '.join(checked)} checked in {parts.number(simulation['runs'])} runs."
+        runs = parts.number(simulation["result"]["runs"])
+        yield f"- [Simulation](#simulation): {', '.join(checked)} checked in {runs} runs."
     if guarantee.models:
         yield f"- [Models](#models): {', '.join(guarantee.models)}."
     bugs = kept.get("seeded_bugs", {}).get("bugs", [])

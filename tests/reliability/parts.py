@@ -8,6 +8,9 @@ from typing import Any, Final
 SIMULATED: Final = frozenset(f"V{number}" for number in (1, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 17, 19, 31))
 """The invariants that simulated runs check."""
 _NONE: Final = "No figures are kept."
+LEAST_RUNS: Final = 100
+"""The number of runs from which on their chance of a violation is stated."""
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Figures = Mapping[str, Any]
 
@@ -32,14 +35,9 @@ def by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def ran(figures: Figures) -> str:
     """Return when and where figures were taken."""
-    about: Figures = figures.get("run", {})
-    known = [
-        about.get("date", ""),
-        f"commit {about['commit']}" if about.get("commit") else "",
-        about.get("machine", ""),
-    ]
-    known += [f"{name} {about[key]}" for name, key in (("Python", "python"), ("SQLite", "sqlite")) if about.get(key)]
-    return ", ".join(word for word in known if word) + "."
+    about: Figures = figures["run"]
+    known = [about["date"], f"commit {about['commit']}", about["machine"]]
+    return ", ".join([*known, f"Python {about['python']}", f"SQLite {about['sqlite']}"]) + "."
 
 
 def simulation(found: Figures | None) -> Iterator[str]:
@@ -48,28 +46,33 @@ def simulation(found: Figures | None) -> Iterator[str]:
     if found is None:
         yield _NONE
         return
-    counted = found["runs"] - found["idleRuns"]
-    failed = len({each["seed"] for each in found["violations"]})
+    result, origin = found["result"], found["origin"]
+    failed = len({each["seed"] for each in result["violations"]})
     yield from table(
         ("What", "Number"),
         [
-            ("runs", found["runs"]),
-            ("of these too idle to count", found["idleRuns"]),
+            ("runs", result["runs"]),
+            ("of these too idle to count", result["idleRuns"]),
             ("runs with a violation", failed),
-            ("acknowledged events", found["acknowledgedEvents"]),
-            ("kills", found["kills"]),
-            ("power losses", found["powerLosses"]),
+            ("acknowledged events", result["acknowledgedEvents"]),
+            ("batches with a receipt", result["batches"]),
+            ("kills", result["kills"]),
+            ("power losses", result["powerLosses"]),
         ],
     )
-    yield f"\n{ran(found)}\n"
-    if counted and not failed:
+    words = [f"Version {origin['version']}", f"commit {found['commit'][:9]}", origin["machine"], origin["python"]]
+    words += [f"SQLite {origin['sqlite']}", f"{number(result['cpuMinutes'])} minutes of processor time"]
+    yield f"\n{', '.join(words)}.\n"
+    if not failed and result["countedRuns"] >= LEAST_RUNS:
         yield (
-            f"{number(counted)} runs that count, without a violation, leave a chance of one per run below"
-            f" {_small(3 / counted)} at 95 %.\n"
+            f"{number(result['countedRuns'])} runs that count, without a violation, leave a chance of one per run below"
+            f" {_small(3 / result['countedRuns'])} at 95 %.\n"
         )
-    yield from table(("Fault", "Times"), by_count(found["faults"]))
+    yield from table(("Fault", "Times"), by_count(result["faults"]))
     yield ""
-    yield from table(("Rare branch", "Times taken"), by_count(found["branches"]))
+    met = result["faultPairs"]
+    yield f"{sum(map(bool, met.values()))} of {len(met)} pairs of kinds of faults met within 5 seconds.\n"
+    yield from table(("Rare branch", "Times taken"), by_count(result["branches"]))
 
 
 def _small(chance: float) -> str:
@@ -77,7 +80,7 @@ def _small(chance: float) -> str:
     digit, _, exponent = f"{chance:.0e}".partition("e")
     if float(f"{digit}e{exponent}") < chance:
         digit = str(int(digit) + 1)
-    return f"{digit} × 10^{int(exponent)}"
+    return f"{digit} × 10{str(int(exponent)).translate(_RAISED)}"
 
 
 def models(found: Figures | None) -> Iterator[str]:
@@ -106,19 +109,34 @@ def fuzzing(found: Mapping[str, Figures]) -> Iterator[str]:
     yield from table(("Parser", "Found and fixed; each input is replayed with the tests"), findings)
 
 
-def chaos(found: Figures | None) -> Iterator[str]:
-    """Yield what real processes went through."""
+def chaos(found: Figures | None, restores: Figures | None) -> Iterator[str]:
+    """Yield what real processes went through, and the combinations of restores that were tried."""
     yield "[Fault injection](chaos.md) runs meshes of real nodes with proxies between them, on SQLite and Postgres.\n"
     if found is None:
         yield _NONE
-        return
-    rows = [(name, value) for name, value in found.items() if isinstance(value, int)]
-    yield from table(("What", "Number"), rows)
-    faults = found.get("faults", {})
-    if faults:
+    else:
+        yield from table(("What", "Number"), [*found["runs"].items(), *found["load"].items()])
         yield ""
-        yield from table(("Fault", "Times"), by_count(faults))
-    yield f"\n{ran(found)}"
+        yield from table(("Fault", "Times"), by_count(found["faults"]))
+        for kind, reason in sorted(found["skipped"].items()):
+            yield f"\nSkipped: {kind}, because {reason}."
+        yield f"\n{_violations(found)} {_chaos_ran(found)}"
+    if restores is not None:
+        yield "\nRestores of sender, receiver or both, from copies of many moments:\n"
+        yield from table(("Restores", "Number"), restores["restores"].items())
+        yield f"\n{_violations(restores)} {_chaos_ran(restores)}"
+
+
+def _violations(found: Figures) -> str:
+    count = len(found["violations"])
+    return "No violation." if not count else f"**{count} runs with violations.**"
+
+
+def _chaos_ran(found: Figures) -> str:
+    about = found["machine"]
+    words = [found["begun"][:10], f"commit {found['commit']}", f"{about['cores']} cores", f"{about['memoryGiB']} GiB"]
+    words += [about["system"], f"Python {about['python']}", f"SQLite {about['sqlite']}"]
+    return ", ".join(words) + "."
 
 
 def soak(found: Figures | None) -> Iterator[str]:

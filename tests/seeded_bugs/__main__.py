@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> int:
         found = [*hunt(bug, folder, known=options.known, starts=options.starts)]
         print(f"{bug.number:2} {bug.title}: {_words(bug, found)}", flush=True)
         missed += bool(bug.ways and not found)
-        rows.append(_row(bug, found))
+        rows.append(row_of(bug, found))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps({"run": describe_run(), "bugs": rows}, indent=1) + "\n")
     return int(missed > 0)
@@ -60,7 +61,8 @@ def _words(bug: ProductBug, found: list[Catch]) -> str:
     return "; ".join(map(str, found))
 
 
-def _row(bug: ProductBug, found: list[Catch]) -> dict[str, Any]:
+def row_of(bug: ProductBug, found: Sequence[Catch]) -> dict[str, Any]:
+    """Return the figures of a bug, as the page on reliability reads them."""
     runs = [each.runs for each in found if each.way == "simulation"]
     return {
         "number": bug.number,

@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from eventd.simulation.campaign import CampaignResult, FoundViolation
+from eventd.simulation.report import CampaignReport, present_origin
+from tests.chaos import report as chaos
+from tests.reliability import parts
 from tests.reliability.guarantees import GUARANTEES, Guarantee
 from tests.reliability.page import KEPT, PAGE, build_page, read_kept
+from tests.reliability.provenance import describe_run
+from tests.seeded_bugs.__main__ import row_of
+from tests.seeded_bugs.table import TABLE
 from tests.support.source import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -42,3 +50,39 @@ def test_each_violation_names_the_commit_that_fixed_it() -> None:
         pytest.skip("this is not a clone with a history")
     violations = json.loads((KEPT / "violations.json").read_text())
     assert [each["fixedBy"] for each in violations if each["fixedBy"] not in titles] == []
+
+
+@pytest.mark.parametrize(
+    ("runs", "violations", "stated"),
+    [
+        (10_000, [], True),
+        (10_000, [FoundViolation(1, "V3", "a", 1.0, "lost")], False),
+        (50, [], False),
+    ],
+)
+def test_only_many_runs_without_a_violation_bound_the_chance_of_one(
+    runs: int, violations: list[FoundViolation], stated: bool
+) -> None:
+    result = CampaignResult(runs=runs, counted_runs=runs, violations=violations)
+    found = CampaignReport(present_origin(), "0123456789abcdef", result).to_object()
+    assert ("below 3 × 10⁻⁴ at 95 %" in "\n".join(parts.simulation(found))) is stated
+
+
+def test_figures_of_real_processes_name_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
+    file = tmp_path / "chaos.json"
+    report = chaos.CampaignReport(file)
+    report.add("faults", {"kill": 3})
+    report.skip({"clock step": "libfaketime is not installed"})
+    report.blame(["lost"], command="make chaos SEED=1")
+    report.write()
+    text = "\n".join(parts.chaos(json.loads(file.read_text()), None))
+    assert "| kill | 3 |" in text
+    assert "Skipped: clock step, because libfaketime is not installed." in text
+    assert "**1 runs with violations.**" in text
+
+
+def test_a_bug_that_stands_is_shown_with_the_reason() -> None:
+    rows = [row_of(bug, []) for bug in TABLE]
+    text = "\n".join(parts.seeded_bugs({"run": describe_run(), "bugs": rows}))
+    assert f"0 of {len(TABLE)} are found." in text
+    assert all(bug.stands in text for bug in TABLE)
