@@ -18,8 +18,8 @@ from eventd.lake.file_tree import LineKind, read_line
 from eventd.lake.layout import ARCHIVE, LANDING, LedgerSlug, SegmentName, parse_name, parse_path, slug
 from eventd.lake.listed_files import read_small
 from eventd.lake.manifest import Manifest, Unreadable, decode
-from eventd.lake.reader import read_segment
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
 

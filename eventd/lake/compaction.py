@@ -20,9 +20,9 @@ from eventd.lake.layout import ARCHIVE, SegmentName, archived, slug
 from eventd.lake.ledger_files import DAY, GRACE, Done, LedgerFiles, list_files, remove_segments
 from eventd.lake.listed_files import read_small
 from eventd.lake.manifest import Manifest, Unreadable, decode
-from eventd.lake.reader import read_segment
 from eventd.lake.segment_checks import manifest_fault
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment, TooLargeSegment, write_segment
 from eventd.runtime.clock import SECOND

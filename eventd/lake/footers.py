@@ -11,10 +11,10 @@ from typing import Final
 
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.footer_statistics import decode_footer, time_bounds
-from eventd.lake.reader import read_segment
 from eventd.lake.schema import OWN_TIME, SLOTTED
 from eventd.lake.segment_checks import Bounds, ranges_fault
 from eventd.lake.segment_file import BadSegment, contents_fault, parsing
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import EndReader
 from eventd.lake.stored_files import StoredFile
 from eventd.lake.writer import Segment

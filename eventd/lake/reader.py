@@ -1,4 +1,4 @@
-"""Reads a lake and reports its problems as values. Only files with a manifest count."""
+"""Surveys a lake, and reports its problems as values. Only files with a manifest count."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ from eventd.lake.layout import (
     NODES,
     LedgerSlug,
     SegmentName,
-    is_state,
     landing,
     parse_name,
     parse_path,
     slug,
     state_path,
 )
-from eventd.lake.listed_files import read_listed, read_small
+from eventd.lake.listed_files import read_listed
 from eventd.lake.manifest import LakeHead, Manifest, NodeState, Unreadable, decode
 from eventd.lake.schema import Ledger
-from eventd.lake.segment_checks import manifest_fault, numbers_fault, rows_fault
-from eventd.lake.segment_file import BadSegment, SegmentFile, open_segment, parsing, require_none, with_added
-from eventd.lake.storage import FileReader, Storage, open_lake
+from eventd.lake.segment_checks import manifest_fault
+from eventd.lake.state_files import state_files
+from eventd.lake.storage import Storage, open_lake
 from eventd.lake.stored_files import StoredFile
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 class TroubleKind(StrEnum):
@@ -149,51 +148,6 @@ def survey(storage: Storage) -> Survey:
 
 def _is_stray(path: str) -> bool:
     return path.endswith((DATA, MANIFEST)) and parse_path(path) is None
-
-
-class StateFile(NamedTuple):
-    """The file of a node's state; the node as a slug. If the file cannot be decoded, `state` is the error.
-
-    `sha256` is the digest of the file, in hex; empty for a file that is too large to be read.
-    """
-
-    path: str
-    sha256: str
-    slug: str
-    epoch: str
-    state: NodeState | Unreadable
-
-
-def state_files(storage: Storage) -> Iterator[StateFile]:
-    """Yield the state file of every node and epoch, decodable or not, sorted by path. Raises LakeUnavailable."""
-    files = [entry for entry in storage.list(NODES) if is_state(entry.path)]
-    for path, text in read_listed(storage, files, MOST_JSON):
-        _, node, epoch = path.removesuffix(MANIFEST).split("/")
-        if text is None:
-            yield StateFile(path, "", node, epoch, Unreadable(larger(MOST_JSON)))
-            continue
-        sha256 = hashlib.sha256(text).hexdigest()
-        try:
-            yield StateFile(path, sha256, node, epoch, decode_state(text, node, epoch))
-        except Unreadable as error:
-            yield StateFile(path, sha256, node, epoch, error)
-
-
-def decode_state(text: bytes, slug_: str, epoch: str) -> NodeState:
-    """Decode the state of the node with this slug. Raises Unreadable, also for the state of another node or epoch."""
-    state = decode(text, NodeState)
-    if (slug(state.node), state.epoch) != (slug_, epoch):
-        raise Unreadable("belongs to another node or epoch than its path says")
-    return state
-
-
-def read_state(storage: Storage, node: str, epoch: str) -> NodeState | None:
-    """Read the state of a node's epoch; None if it is missing or cannot be decoded. Raises LakeUnavailable."""
-    path = state_path(node, epoch)
-    try:
-        return decode_state(read_small(storage, [path]).get(path, b""), slug(node), epoch)
-    except Unreadable:
-        return None
 
 
 def _read_states(storage: Storage) -> tuple[list[NodeState], list[Trouble], dict[str, str]]:
@@ -374,40 +328,3 @@ def _two_names(states: Sequence[NodeState]) -> Iterator[Trouble]:
 
 def _iso(micros: int) -> str:
     return datetime.fromtimestamp(micros // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def read_segment(storage: FileReader, segment: Segment, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a segment, with all columns or with these.
-
-    Raises like `open_segment`, and BadSegment for rows that contradict the manifest, as far as columns are read: see
-    `rows_fault`, for rows of another node or epoch, because a node must not report for another, and for all columns of
-    a segment of a later version, which has some that this one does not know: a copy would lack them.
-    """
-    file = open_segment(storage, segment)
-    if columns is None and file.later:
-        raise BadSegment(f"its file has columns of a later version: {', '.join(file.later)}")
-    wanted = file.names if columns is None else [*columns]
-    with parsing():
-        table = _with_numbers(file, segment, wanted) if "number" in wanted else file.read(wanted)
-        table = with_added(table, segment.place.book, columns)
-        require_none(rows_fault(segment.manifest, table))
-        for name, own in (("node", segment.manifest.node), ("epoch", segment.manifest.epoch)):
-            chunks = table[name].chunks if name in table.column_names else ()
-            for chunk in chunks:
-                if chunk.dictionary.to_pylist() != [own] and chunk.unique().to_pylist() not in ([own], []):
-                    raise BadSegment(f"its rows are of another {name} than its manifest")
-    return table
-
-
-def _with_numbers(file: SegmentFile, segment: Segment, wanted: Sequence[str]) -> pa.Table:
-    """Return these columns, which include `number`; that column is read and checked first.
-
-    A small file may contain millions of equal rows, which this check refuses.
-    """
-    numbers = file.read(["number"])
-    require_none(numbers_fault(segment.manifest, numbers["number"]))
-    others = [name for name in wanted if name != "number"]
-    if not others:
-        return numbers
-    at = min(wanted.index("number"), (rest := file.read(others)).num_columns)
-    return rest.add_column(at, numbers.schema.field("number"), numbers["number"])

@@ -17,8 +17,8 @@ from eventd.lake.file_tree import TREES
 from eventd.lake.layout import ARCHIVE, LedgerSlug, SegmentName, day_of, expiry_path, slug, state_path
 from eventd.lake.ledger_files import GRACE, Done, LedgerFiles, list_files, remove_segments
 from eventd.lake.manifest import NodeState, SegmentRange
-from eventd.lake.reader import read_state, state_files
 from eventd.lake.schema import Ledger
+from eventd.lake.state_files import read_state, state_files
 from eventd.lake.storage import Storage
 from eventd.lake.writer import write_state
 

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from eventd.errors import NotFound
 from eventd.lake.history_rows import HistoryKind
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.shipped_trees import ShippedCheckpoint, TreeName, read_tree_rows
 from eventd.lake.storage import Storage
 from eventd.lake.tree_proofs import LeafReader

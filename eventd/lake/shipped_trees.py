@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from eventd.lake.history_rows import HistoryKind, read_hash_row
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment
 from federation.errors import HistoryError

@@ -15,9 +15,10 @@ import msgspec
 from eventd.errors import CheckFailed, NotFound
 from eventd.lake.extra import pyarrow
 from eventd.lake.moved_leaves import LeafPlace, Trees, leaf_shifts, present_place
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.shipped_trees import ShippedCheckpoint, TreeName, TreeRows, read_tree_rows
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment

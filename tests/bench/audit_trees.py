@@ -29,8 +29,9 @@ from eventd.bench.machine import cpu_of
 from eventd.lake.history_rows import HistoryKind, write_hashes
 from eventd.lake.layout import landing
 from eventd.lake.manifest import NodeState, SegmentRange
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment, write_segment, write_state
 from federation.history.checkpoints import Checkpoint, LogOrigin, sign_checkpoint

@@ -24,9 +24,10 @@ from eventd.audit.report.findings import (
     in_order,
 )
 from eventd.lake.manifest import SelectionConditions
-from eventd.lake.reader import Survey, TroubleKind, read_segment, survey
+from eventd.lake.reader import Survey, TroubleKind, survey
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import connect
 
 Row = dict[str, Any]

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from eventd.lake.extra import pyarrow
 from eventd.lake.layout import MINUTE
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger, arrow_schema
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import connect
 from eventd.lake.writer import write_segment, write_state
 from eventd.runtime.clock import SECOND

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from eventd.lake.manifest import NodeState
-from eventd.lake.reader import Survey, read_segment, survey
+from eventd.lake.reader import Survey, survey
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import connect
 
 

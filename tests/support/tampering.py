@@ -9,8 +9,9 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from eventd.lake.manifest import NodeState
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment, write_segment, write_state
 

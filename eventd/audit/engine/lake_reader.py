@@ -39,8 +39,9 @@ from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.audit.verdicts.node_trees import Trees
 from eventd.audit.verdicts.pair_figures import RowComparison
 from eventd.audit.verdicts.renamed_events import join_renamed
-from eventd.lake.reader import Survey, read_segment
+from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:

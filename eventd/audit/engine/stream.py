@@ -33,7 +33,7 @@ from eventd.audit.spark.session import (
 from eventd.errors import CheckFailed, Conflict, EventdError, Invalid, LakeUnavailable, LakeUnusable, NotFound
 from eventd.lake.address import shown, without_secrets
 from eventd.lake.manifest import NodeState
-from eventd.lake.reader import state_files
+from eventd.lake.state_files import state_files
 from eventd.lake.storage import Storage, connect, open_lake
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.chance import SYSTEM

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers
 from eventd.audit.segments.damaged_segment import name_damage
 from eventd.lake.manifest import Manifest, Number, Time
-from eventd.lake.reader import read_segment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import FileReader
 from eventd.lake.writer import Segment
 from federation.history.merkle import HASH_SIZE

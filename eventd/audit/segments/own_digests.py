@@ -17,8 +17,8 @@ from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.leaf_comparison import ComparedSegment
 from eventd.lake.extra import pyarrow
 from eventd.lake.layout import slot_of
-from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import FileReader
 from eventd.lake.writer import Segment
 from federation.history.merkle import HASH_SIZE

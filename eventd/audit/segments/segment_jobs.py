@@ -33,9 +33,9 @@ from eventd.audit.segments.tree_leaves import LEAF_COLUMNS, LeafTerms, TreeLeave
 from eventd.lake.extra import parquet, pyarrow
 from eventd.lake.footers import false_ranges
 from eventd.lake.manifest import Manifest
-from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment, open_segment, parsing
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import FileReader
 from eventd.lake.stored_files import FileDraft, Written
 from eventd.lake.writer import Segment

@@ -12,8 +12,9 @@ from eventd.audit.source.origin import LedgerExtent, LedgerPartition, Snapshot, 
 from eventd.errors import Invalid
 from eventd.lake.coverage import Span, choose, holes
 from eventd.lake.layout import ARCHIVE, LANDING, NODES, LedgerKey
-from eventd.lake.reader import Survey, read_segment, survey
+from eventd.lake.reader import Survey, survey
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect
 from eventd.lake.stored_files import StoredFile
 from eventd.lake.writer import Segment

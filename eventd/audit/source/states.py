@@ -19,8 +19,8 @@ from eventd.audit.source.readers import Offset, ReadLimit, SupportsTriggerAvaila
 from eventd.audit.source.spark_columns import arrow_shape, check_among
 from eventd.errors import Invalid
 from eventd.lake.manifest import NodeState
-from eventd.lake.reader import state_files
 from eventd.lake.schema import Ledger
+from eventd.lake.state_files import state_files
 from eventd.lake.storage import connect, open_lake
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from eventd.lake.layout import (
 )
 from eventd.lake.listed_files import read_listed, read_small
 from eventd.lake.manifest import LostRows, Manifest, NodeState, SegmentRange, Unreadable, decode
-from eventd.lake.reader import decode_state
+from eventd.lake.state_files import decode_state
 from eventd.lake.storage import Storage
 
 

@@ -29,8 +29,8 @@ from eventd.lake.file_tree import (
 from eventd.lake.layout import SegmentName, day_of, parse_name, slug, state_path
 from eventd.lake.listed_files import read_small
 from eventd.lake.manifest import NodeState, Unreadable
-from eventd.lake.reader import decode_state
 from eventd.lake.schema import Ledger
+from eventd.lake.state_files import decode_state
 from eventd.lake.storage import Storage
 from eventd.lake.writer import write_state
 from eventd.runtime.chance import Chance

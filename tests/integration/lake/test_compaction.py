@@ -19,10 +19,11 @@ from eventd.lake.expiry import Expiry, Mark, write_expiry
 from eventd.lake.layout import ARCHIVE, LANDING, archived, expiry_path, slug
 from eventd.lake.ledger_files import DAY, Done
 from eventd.lake.manifest import LostRows, encode
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.retention import retaining
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage
 from eventd.lake.writer import Segment, TooLargeSegment, write_segment
 from eventd.runtime.clock import SECOND

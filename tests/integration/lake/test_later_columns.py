@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from eventd.lake.compaction import compacting
 from eventd.lake.ledger_files import DAY
 from eventd.lake.manifest import encode
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment
 from tests.support.lakes import NOON, ship, ship_state

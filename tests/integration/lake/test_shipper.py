@@ -36,9 +36,10 @@ from eventd.lake.compaction import compacting
 from eventd.lake.extract import EvictedRows, batches, note_lost
 from eventd.lake.ledger_files import DAY
 from eventd.lake.manifest import encode
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.retention import retaining
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head

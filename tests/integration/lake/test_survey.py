@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from eventd.errors import Invalid, LakeUnusable, NotFound
 from eventd.lake.layout import HEAD, archived, landing, slug, state_path
 from eventd.lake.manifest import GroupState
-from eventd.lake.reader import Survey, Trouble, TroubleKind, read_segment, survey
+from eventd.lake.reader import Survey, Trouble, TroubleKind, survey
 from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect, make_lake
 from eventd.lake.writer import Segment, write_segment, write_state
 from eventd.runtime.chance import SYSTEM

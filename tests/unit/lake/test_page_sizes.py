@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from eventd.lake import page_sizes
 from eventd.lake.layout import landing
 from eventd.lake.manifest import Manifest
-from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger, arrow_schema
 from eventd.lake.segment_file import BadSegment, SegmentFile
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect
 from eventd.lake.thrift import StructDecoder
 from eventd.lake.writer import Segment, TooLargeSegment, write_segment

@@ -13,8 +13,9 @@ import pytest
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Report
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import connect
 from eventd.lake.writer import write_segment
 from eventd.runtime.clock import SECOND

@@ -16,8 +16,9 @@ from eventd.audit.generate import GeneratorSettings, generate
 from eventd.audit.receipts.receipt_keys import read_receipt_keys
 from eventd.audit.report.report import Pair, Report
 from eventd.audit.report.summary import summary
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import connect
 from eventd.lake.writer import write_segment, write_state
 from eventd.runtime.clock import SECOND

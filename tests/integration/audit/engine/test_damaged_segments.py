@@ -18,9 +18,9 @@ from eventd.audit.report.report import Report
 from eventd.audit.segments.damaged_segment import Damage, DamagedSegment, damage_in
 from eventd.audit.verdicts import row_comparison
 from eventd.errors import EventdError
-from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import BadSegment
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND

@@ -14,8 +14,8 @@ from eventd.audit.report.findings import NO_DELIVERIES, NO_INBOUND, NO_RECEIPT, 
 from eventd.audit.report.report import Pair, Report
 from eventd.audit.review.acknowledgements import acknowledge
 from eventd.lake.layout import LARGEST
-from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND

@@ -23,9 +23,10 @@ from eventd.lake.footer_statistics import decode_footer, time_bounds
 from eventd.lake.footers import false_ranges
 from eventd.lake.layout import ARCHIVE, LANDING, MINUTE
 from eventd.lake.manifest import encode
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger, segment_schema
 from eventd.lake.segment_checks import manifest_fault, rows_fault
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import EndReader, Storage, connect
 from eventd.lake.stored_files import FileInMemory
 from eventd.lake.writer import Segment, write_segment

@@ -29,9 +29,10 @@ from eventd.errors import Conflict
 from eventd.lake.compaction import compacting
 from eventd.lake.layout import ARCHIVE
 from eventd.lake.ledger_files import DAY
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.retention import retaining
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect, open_lake
 from eventd.lake.writer import Segment, write_segment
 from eventd.runtime.clock import SECOND, SystemClock

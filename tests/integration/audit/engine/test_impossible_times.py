@@ -14,8 +14,8 @@ from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Kind
 from eventd.audit.report.report import Report
 from eventd.lake.manifest import Manifest, encode
-from eventd.lake.reader import read_segment
 from eventd.lake.schema import COLUMNS, ColumnType, Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, copy_generated

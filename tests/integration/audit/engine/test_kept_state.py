@@ -21,8 +21,9 @@ from eventd.audit.report.pair_status import reused_segments
 from eventd.audit.report.report import Report
 from eventd.lake.compaction import compacting
 from eventd.lake.ledger_files import DAY
-from eventd.lake.reader import read_segment, survey
+from eventd.lake.reader import survey
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import connect
 from eventd.lake.stored_files import Written
 from eventd.lake.writer import write_segment

@@ -10,7 +10,7 @@ from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import Kind
 from eventd.audit.review.acknowledgements import read_acknowledgements
 from eventd.lake.layout import ACKNOWLEDGEMENTS
-from eventd.lake.reader import state_files
+from eventd.lake.state_files import state_files
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, copy_generated

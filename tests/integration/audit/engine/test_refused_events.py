@@ -10,8 +10,8 @@ import pytest
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.report.findings import NOT_REFUSED, Kind
 from eventd.audit.report.report import Report
-from eventd.lake.reader import read_segment
 from eventd.lake.schema import Ledger
+from eventd.lake.segment_reader import read_segment
 from eventd.lake.storage import Storage, connect
 from eventd.runtime.clock import SECOND
 from tests.support.federations import FullSettings, copy_generated
