@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from eventd.audit.segments.batch_cells import sum_batches
 from eventd.audit.segments.batch_counts import count_deliveries, count_receipts
-from eventd.audit.segments.ledger_summaries import sum_batches
 from eventd.lake.layout import landing
 from eventd.lake.manifest import Manifest
 from eventd.lake.schema import Ledger

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -133,6 +133,16 @@ class Columns:
 
         column = self._flat(name)
         return pa.array([], pa.string()) if column is None else column.take(pa.array(places))
+
+    def by(self, *names: str) -> Iterator[tuple[tuple[str, ...], Numbers]]:
+        """Yield each combination of words that occurs in these columns, with the indexes of its rows."""
+        words = [self.words(name) for name in names]
+        code = np.zeros(self.rows, np.int64)
+        for column in words:
+            code = code * column.size + column.codes
+        for one in np.unique(code):
+            rows = np.flatnonzero(code == one)
+            yield tuple(column.values[column.codes[rows[0]]] for column in words), rows
 
     def _flat(self, name: str) -> Any:
         """Return the column as a single chunk; None if it has no rows."""

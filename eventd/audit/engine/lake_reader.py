@@ -21,7 +21,8 @@ from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.event_digests import DigestResult
 from eventd.audit.segments.hourly_skew import HourlySkew
 from eventd.audit.segments.leaf_comparison import LeafComparison, compare_leaves, decode_comparison
-from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress
+from eventd.audit.segments.ledger_summaries import LedgerSummary
+from eventd.audit.segments.link_progress import LinkProgress
 from eventd.audit.segments.own_digests import DatedDigest, find_digests, plan_searches, split_digests
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, NumberRanges, owner_of
 from eventd.audit.segments.row_marks import UnevenSlots, concerns

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from eventd.audit.arrays.columns import Columns, Numbers
+from eventd.audit.segments.batch_hashes import batch_hashes, receipt_hashes
 from eventd.audit.segments.cells import HOUR, Cells, Measure
+from eventd.lake.schema import Ledger
 from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
@@ -48,3 +52,24 @@ def batch_times(cells: Columns) -> Numbers:
     """Return the end of the second in which the time `last` of each batch's cell lies, in microseconds: cells have it
     cut to the second."""
     return cells.numbers("time") * HOUR + (cells.numbers("bin") + 1) * SECOND
+
+
+def sum_batches(segment: str, book: Ledger, table: Columns) -> pa.Table:
+    """Return a cell for each batch with a receipt, from `receipts` of its sender or `inbound` of its receiver.
+
+    It counts the events that the receiver recorded or had already, and has the epoch of the node that keeps the row.
+    """
+    of_sender = book is Ledger.RECEIPTS
+    rows = np.flatnonzero(table.words("receipt_digest").where(bool))
+    new = table.numbers("accepted")[rows]
+    return batch_cells(
+        segment,
+        Measure.RECEIPT if of_sender else Measure.INBOUND,
+        table,
+        rows,
+        ids=batch_hashes(table)[rows],
+        events=new + table.numbers("duplicates")[rows],
+        times=("sent_at", "acked_at") if of_sender else ("recorded_at", "recorded_at"),
+        digests=receipt_hashes(table)[rows],
+        content=new,
+    )

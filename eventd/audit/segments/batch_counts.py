@@ -14,8 +14,8 @@ import numpy.typing as npt
 from eventd.audit.arrays.columns import NEVER, Columns, Numbers
 from eventd.audit.arrays.row_hash import RowHash
 from eventd.audit.segments.batch_cells import batch_cells
+from eventd.audit.segments.batch_hashes import batch_hashes, digest_hashes
 from eventd.audit.segments.cells import Measure
-from eventd.audit.segments.ledger_summaries import batch_hashes, digest_hashes
 
 if TYPE_CHECKING:
     import pyarrow as pa

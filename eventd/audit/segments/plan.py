@@ -16,13 +16,8 @@ from msgspec.structs import astuple
 from eventd.audit.arrays.columns import NEVER
 from eventd.audit.segments.cells import HOUR
 from eventd.audit.segments.hourly_skew import HourlySkew
-from eventd.audit.segments.ledger_summaries import (
-    MOST_TEXTS,
-    ClockBounds,
-    DeclaredGap,
-    LedgerSummary,
-    LinkProgress,
-)
+from eventd.audit.segments.ledger_summaries import ClockBounds, DeclaredGap, LedgerSummary
+from eventd.audit.segments.link_progress import MOST_TEXTS, LinkProgress
 from eventd.audit.segments.link_rows import ENDLESS, LinkRow, SelectionVersion, distinct_selections
 from eventd.lake.losses import parse_loss
 from eventd.lake.manifest import NodeState, PeerState, decode_selection

@@ -16,13 +16,14 @@ from eventd.audit.arrays.columns import NEVER, Columns
 from eventd.audit.arrays.counts import TooManyKeys
 from eventd.audit.receipts.receipt_checks import check_receipts, texts_of
 from eventd.audit.receipts.receipt_terms import CHECKED, ReceiptTerms
+from eventd.audit.segments.batch_cells import sum_batches
 from eventd.audit.segments.batch_counts import COUNT_COLUMNS, count_deliveries, count_receipts
 from eventd.audit.segments.cells import cell_schema
 from eventd.audit.segments.delivery_cells import DELIVERY_COLUMNS, sum_deliveries
 from eventd.audit.segments.event_cells import EVENT_COLUMNS, sum_events
 from eventd.audit.segments.event_digests import DIGEST_COLUMNS, DigestResult, check_digests
 from eventd.audit.segments.hourly_skew import HourlySkew
-from eventd.audit.segments.ledger_summaries import LedgerSummary, columns_of, sum_batches, summarize
+from eventd.audit.segments.ledger_summaries import LedgerSummary, columns_of, summarize
 from eventd.audit.segments.link_rows import LinkRow
 from eventd.audit.segments.refused_counts import REFUSED_COLUMNS, count_refused_answers, count_refused_rows
 from eventd.audit.segments.row_sums import RangeSum, range_sums, summed_columns

@@ -29,8 +29,8 @@ from eventd.audit.report.findings import (
     Kind,
 )
 from eventd.audit.segments.batch_cells import batch_times
+from eventd.audit.segments.batch_hashes import hash_of, receipt_hashes
 from eventd.audit.segments.cells import Measure
-from eventd.audit.segments.ledger_summaries import hash_of, receipt_hashes
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.lake.schema import OWN_TIME, Ledger

@@ -18,8 +18,10 @@ import numpy as np
 from eventd.audit.arrays.columns import Columns, Mask, Numbers, Words, grouped
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.report.findings import MOST_NAMED, UNCLAIMED_BATCH, Discrepancy, DiscrepancyKey, Evidence, Kind
+from eventd.audit.segments.batch_hashes import batch_hashes
 from eventd.audit.segments.cells import HOUR, Measure
-from eventd.audit.segments.ledger_summaries import LedgerSummary, LinkProgress, batch_hashes
+from eventd.audit.segments.ledger_summaries import LedgerSummary
+from eventd.audit.segments.link_progress import LinkProgress
 from eventd.audit.segments.link_rows import ENDLESS
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, owner_of
 from eventd.audit.segments.row_marks import PairKey

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eventd.audit.coverage.absent_ledgers import pairs_without_ledgers
 from eventd.audit.coverage.coverage import Coverage
+from eventd.audit.segments.batch_cells import sum_batches
 from eventd.audit.segments.cells import HOUR, Measure
-from eventd.audit.segments.ledger_summaries import sum_batches
 from eventd.audit.segments.plan import LakePlan
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.reconcile import reconcile

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventd.audit.report.findings import TWO_SELECTIONS, UNDECLARED_SELECTION, Kind
-from eventd.audit.segments.ledger_summaries import MOST_TEXTS, summarize
+from eventd.audit.segments.ledger_summaries import summarize
+from eventd.audit.segments.link_progress import MOST_TEXTS
 from eventd.audit.segments.link_rows import ENDLESS, LinkRow, RowSelector
 from eventd.audit.segments.plan import LakePlan, NodeEpoch, make_plan
 from eventd.audit.verdicts.selection_verdicts import selection_discrepancies
