@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from dataclasses import replace
 from typing import NamedTuple
 
 from eventd.log.core.append import IDS, place, write_blocks
 from eventd.log.core.blocks import Block, pack
 from eventd.log.core.commit import Transaction, Turn
-from eventd.log.core.topic_config import TopicConfig
-from eventd.log.core.topic_row import COLUMNS, TopicRow
 from eventd.log.core.values import NOTHING, AppendResult, Drafts, Outcome
-from eventd.log.cursors.cursors import LinkState
 from eventd.log.cursors.dead_letters import DeadLetter, insert_dead_letters
+from eventd.log.routers.destinations import RouterDestination, fitting, read_destinations
+from eventd.log.routers.router_cursors import lock_cursors, settle_cursors
 from eventd.log.routers.source import CopyFailure, CopyPage
-from eventd.log.topics.limits import apply_caps, apply_ttl, due_at, skip_seqs
+from eventd.log.topics.limits import apply_caps, skip_seqs
 from eventd.log.topics.write import total_bytes
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import bulk_insert, execute, execute_many, fetch, fetch_in, for_update
+from eventd.store.engine.statements import bulk_insert, execute, execute_many
 from eventd.text.plural import counted
 
 FULL = "full"
@@ -106,18 +104,11 @@ class CommitSteps:
 
     def finish(self, tx: Transaction, appended: AppendResult) -> list[StepResult | None]:
         """Write all steps; by now the drafts of all other units have their positions."""
-        found = _lock(tx.conn, [move.cursor for move in self._moves])
+        found = lock_cursors(tx.conn, [move.cursor for move in self._moves])
         here = [found.get(move.cursor) == (move.position, move.version) for move in self._moves]
         going = [move for move, is_here in zip(self._moves, here, strict=True) if is_here]
         done = iter(_move(tx, going, self._max_bytes))
         return [next(done) if is_here else None for is_here in here]
-
-
-def _lock(conn: Connection, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return the position and options' version of each cursor by name; the rows stay locked until the commit."""
-    marks = ", ".join("?" * len(names))
-    sql = f"SELECT name, position, selector_version FROM cursors WHERE name IN ({marks}) ORDER BY name"
-    return {name: (at, version) for name, at, version in fetch(conn, sql + for_update(conn), sorted(names))}
 
 
 def _move(tx: Transaction, moves: Sequence[RouterStep], max_bytes: int) -> list[StepResult]:
@@ -126,7 +117,7 @@ def _move(tx: Transaction, moves: Sequence[RouterStep], max_bytes: int) -> list[
     for move in moves:
         if move.lost:
             _note_lost(tx, move)
-    dests = _read_dests(tx, moves)
+    dests = read_destinations(tx, [move.dest_id for move in moves])
     writing = _Pass(tx, max_bytes - total_bytes(tx) if max_bytes else None)
     done = [writing.take(move, dests[move.dest_id]) for move in moves]
     writing.write(dests.values())
@@ -155,58 +146,6 @@ def _insert_dead_letters(tx: Transaction, move: RouterStep, failures: Iterable[C
     insert_dead_letters(tx.conn, letters)
 
 
-@dataclass(slots=True)
-class _Destination:
-    """A destination, and the numbers of records and bytes, and the ids, that this transaction adds to it."""
-
-    line: TopicRow
-    config: TopicConfig
-    records: int = 0
-    bytes: int = 0
-    ids: set[str] = field(default_factory=set)
-
-    @property
-    def takes_all(self) -> bool:
-        """Return whether the destination never refuses a write because of its caps."""
-        return self.config.discard != "reject"
-
-    def room(self, sizes: Sequence[int]) -> int:
-        """Return how many of the next records, given by their sizes, fit."""
-        if self.takes_all:
-            return len(sizes)
-        config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
-        count = max(0, config.cap_records - held) if config.cap_records else len(sizes)
-        return min(count, _fitting(sizes, config.cap_bytes - size if config.cap_bytes else None))
-
-    @property
-    def most_bytes(self) -> int | None:
-        """Return the size in bytes above which a record can never fit; None: any size fits."""
-        return None if self.takes_all else self.config.cap_bytes or None
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether it exceeds its caps."""
-        config, held, size = self.config, self.line.live + self.records, self.line.bytes + self.bytes
-        return 0 < config.cap_records < held or 0 < config.cap_bytes < size
-
-
-def _fitting(sizes: Sequence[int], room: int | None) -> int:
-    """Return how many of the first sizes are at most `room` together; `room` None: all."""
-    if room is None:
-        return len(sizes)
-    return next((index for index, total in enumerate(accumulate(sizes)) if total > room), len(sizes))
-
-
-def _read_dests(tx: Transaction, moves: Sequence[RouterStep]) -> dict[int, _Destination]:
-    """Return the destinations by topic id; first remove expired records of those that refuse writes over their caps."""
-    sql = f"SELECT {COLUMNS} FROM topics WHERE id {{in}}"
-    ids = sorted({move.dest_id for move in moves})
-    lines = [TopicRow(*row) for row in fetch_in(tx.conn, sql, (), ids)]
-    # Only a topic that refuses writes over its limits needs its room now; the others apply their limits afterwards.
-    lines = [apply_ttl(tx.conn, line, tx.now) if line.config.discard == "reject" else line for line in lines]
-    return {line.id: _Destination(line, line.config) for line in lines}
-
-
 class _Pass:
     """Writes the steps of one transaction. `left`: bytes by which the topics of records may grow; None: unlimited."""
 
@@ -216,28 +155,28 @@ class _Pass:
         self._blocks: list[Block] = []
         self._ids: list[tuple[int, str, int]] = []
 
-    def take(self, move: RouterStep, dest: _Destination) -> StepResult:
+    def take(self, move: RouterStep, dest: RouterDestination) -> StepResult:
         """Decide which copies of a step the destination takes, and add them; return the step's result."""
         if not move.copies and not move.copies.failures:
             return StepResult(move.upto, move.upto_seq)
         return self._into_topic(move, dest) if move.admission is None else self._into_group(move, move.admission, dest)
 
-    def _into_topic(self, move: RouterStep, dest: _Destination) -> StepResult:
+    def _into_topic(self, move: RouterStep, dest: RouterDestination) -> StepResult:
         copies, sizes = move.copies, move.copies.sizes
         if copies.template is not None and dest.takes_all and self._left is None and not copies.keeps:
             position, seq = self._tx.next_position, dest.line.next_seq + dest.records
             placed = copies.template._replace(
-                position=position, topic_id=dest.line.id, seq=seq, recorded_at=self._now(dest)
+                position=position, topic_id=dest.line.id, seq=seq, recorded_at=dest.written_at(self._tx.now)
             )
             self._put([placed], dest)
             return StepResult(move.upto, move.upto_seq, len(copies))
-        has = _find_repeats(self._tx.conn, copies, dest) if copies.keeps else frozenset()
+        has = dest.find_repeats(self._tx.conn, copies) if copies.keeps else frozenset()
         wanted = [index for index in range(len(copies)) if index not in has] if has else [*range(len(copies))]
         most = dest.most_bytes
         large = [] if most is None else [index for index in wanted if sizes[index] > most]
         wanted = [index for index in wanted if index not in large] if large else wanted
         wanted_sizes = [sizes[index] for index in wanted]
-        room = min(dest.room(wanted_sizes), _fitting(wanted_sizes, self._left))
+        room = min(dest.room(wanted_sizes), fitting(wanted_sizes, self._left))
         end = wanted[room] if room < len(wanted) else None
         self._add(_some(copies.drafts, wanted[:room]), dest)
         detail = f"larger than the destination's limit of {most} bytes"
@@ -248,16 +187,17 @@ class _Pass:
         ]
         return self._end_step(move, end, room, failures)
 
-    def _add(self, drafts: Drafts, dest: _Destination) -> None:
+    def _add(self, drafts: Drafts, dest: RouterDestination) -> None:
         if not drafts:
             return
         topic_id, position = dest.line.id, self._tx.next_position
         seq = dest.line.next_seq + dest.records
-        self._put([*pack(drafts, topic_id=topic_id, position=position, seq=seq, now=self._now(dest))], dest)
+        now = dest.written_at(self._tx.now)
+        self._put([*pack(drafts, topic_id=topic_id, position=position, seq=seq, now=now)], dest)
         self._ids += [(topic_id, event_id, at) for at, event_id in enumerate(drafts.event_ids, position)]
         dest.ids.update(drafts.event_ids)
 
-    def _put(self, made: Sequence[Block], dest: _Destination) -> None:
+    def _put(self, made: Sequence[Block], dest: RouterDestination) -> None:
         self._tx.blocks += made
         self._blocks += made
         dest.records += sum([block.records for block in made])
@@ -266,20 +206,17 @@ class _Pass:
         self._tx.record_bytes += size
         self._left = None if self._left is None else self._left - size
 
-    def _now(self, dest: _Destination) -> int:
-        """Return the time of new records of a topic: not before that of its newest record."""
-        return max(self._tx.now, dest.line.written_at or 0)
-
-    def _into_group(self, move: RouterStep, admission: GroupAdmission, dest: _Destination) -> StepResult:
+    def _into_group(self, move: RouterStep, admission: GroupAdmission, dest: RouterDestination) -> StepResult:
         tx, copies = self._tx, move.copies
-        has = _find_repeats(tx.conn, copies, dest) if copies.keeps else frozenset()
+        has = dest.find_repeats(tx.conn, copies) if copies.keeps else frozenset()
         screened = admission.screen(tx.conn, copies.drafts, tx.now)
         barred = {index: why for index, why in screened.items() if index not in has}
         wanted = [index for index in range(len(copies)) if index not in barred and index not in has]
         left = None if admission.ceiling is None else admission.ceiling - dest.line.bytes - dest.bytes
-        room = _fitting([copies.sizes[index] for index in wanted], left)
+        room = fitting([copies.sizes[index] for index in wanted], left)
         end = wanted[room] if room < len(wanted) else None
-        failures = [one for one in _unfit(tx.conn, copies, dest) if end is None or one.position < copies.positions[end]]
+        unfit = dest.find_unfit(tx.conn, copies)
+        failures = [one for one in unfit if end is None or one.position < copies.positions[end]]
         ids = copies.drafts.event_ids
         failures += [
             CopyFailure(copies.positions[index], ids[index], SELF_CAPTURE, why)
@@ -310,7 +247,7 @@ class _Pass:
             return StepResult(move.upto, move.upto_seq, count, len(failures))
         return StepResult(move.copies.positions[end] - 1, move.copies.seqs[end] - 1, count, len(failures), FULL)
 
-    def write(self, dests: Iterable[_Destination]) -> None:
+    def write(self, dests: Iterable[RouterDestination]) -> None:
         """Write the blocks and ids of copies for topics of records and the rows of these topics; apply their caps."""
         conn, now = self._tx.conn, self._tx.now
         write_blocks(conn, self._blocks)
@@ -320,17 +257,11 @@ class _Pass:
             conn,
             "UPDATE topics SET next_seq = next_seq + ?, bytes = bytes + ?, ids = ids + ?, written_at = ?,"
             " due_at = coalesce(due_at, ?) WHERE id = ?",
-            [(dest.records, dest.bytes, len(dest.ids), *_times(dest, now), dest.line.id) for dest in grown],
+            [(dest.records, dest.bytes, len(dest.ids), *dest.times(now), dest.line.id) for dest in grown],
         )
         for dest in grown:
             if dest.is_over:
                 apply_caps(conn, dest.line.id, now)
-
-
-def _times(dest: _Destination, now: int) -> tuple[int, int | None]:
-    """Return the time of the new records, and when they will exceed the topic's time to live; None without one."""
-    written, ttl_ms = max(now, dest.line.written_at or 0), dest.config.ttl_ms
-    return written, due_at(written, ttl_ms) if ttl_ms else None
 
 
 def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
@@ -346,47 +277,6 @@ def _some(drafts: Drafts, indexes: Sequence[int]) -> Drafts:
     )
 
 
-def _unfit(conn: Connection, copies: CopyPage, dest: _Destination) -> Sequence[CopyFailure]:
-    """Return the failures of the page, except those of records whose ids the group's topic knows already."""
-    known = _known(conn, dest, [one.id for one in copies.failures]) if copies.keeps and copies.failures else frozenset()
-    return [one for one in copies.failures if one.id not in known]
-
-
-def _known(conn: Connection, dest: _Destination, ids: Sequence[str]) -> frozenset[str]:
-    """Return which of these ids the destination knows; it still knows the id of a removed record."""
-    sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
-    return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (dest.line.id,), ids))
-
-
-def _find_repeats(conn: Connection, copies: CopyPage, dest: _Destination) -> frozenset[int]:
-    """Return the indexes of copies to leave out: the destination has or had a record with their id, or an earlier copy
-    has it."""
-    ids = copies.drafts.event_ids
-    known = _known(conn, dest, ids) | dest.ids
-    first = {event_id: index for index, event_id in reversed([*enumerate(ids)])}
-    repeats = {index for index, event_id in enumerate(ids) if event_id in known or first[event_id] != index}
-    return frozenset(repeats | _written_here(conn, copies, dest.line))
-
-
-def _written_here(conn: Connection, copies: CopyPage, line: TopicRow) -> set[int]:
-    """Return the indexes of the copies of records that were first written to this topic.
-
-    A copy is not included if the topic has not reached that seq, or has a record of another time there: it was restored
-    from a backup, and lost the record with the id.
-    """
-    claims = {at: known for at, known in copies.made_here.get(line.instance, {}).items() if known.seq <= line.head_seq}
-    if not claims:
-        return set()
-    seqs = sorted(known.seq for known in claims.values())
-    sql = "SELECT seq, records, recorded_at FROM blocks WHERE topic_id = ? AND seq <= ? AND seq > ? - 1000 ORDER BY seq"
-    times = {
-        seq: recorded_at // 1000
-        for start, records, recorded_at in fetch(conn, sql, (line.id, seqs[-1], seqs[0]))
-        for seq in range(start, start + records)
-    }
-    return {at for at, known in claims.items() if times.get(known.seq, known.millis) == known.millis}
-
-
 def _settle(tx: Transaction, moves: Sequence[RouterStep], done: Sequence[StepResult]) -> None:
     """Update cursors and counters, equal changes together."""
     cursors: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
@@ -397,25 +287,8 @@ def _settle(tx: Transaction, moves: Sequence[RouterStep], done: Sequence[StepRes
         cursors[moved.position, moved.held].append(move.cursor)
         counters[moved.seq, moved.copies + move.lost, moved.refused].append(move.router)
     for (position, held), names in cursors.items():
-        _settle_cursors(tx, names, position, held)
+        settle_cursors(tx, names, position, held)
     for (seq, forwarded, refused), ids in counters.items():
         marks = ", ".join("?" * len(ids))
         sql = f"UPDATE routers SET seq = ?, forwarded = forwarded + ?, refused = refused + ? WHERE id IN ({marks})"
         execute(tx.conn, sql, (seq, forwarded, refused, *ids))
-
-
-def _settle_cursors(tx: Transaction, names: Sequence[str], position: int, held: str) -> None:
-    state = LinkState.BACKING_OFF.value if held else LinkState.RUNNING.value
-    changes = {
-        "position = ?": position,
-        "sent_upto = ?": position,
-        "since = CASE WHEN state = ? THEN since ELSE ? END": (state, tx.now),
-        "state = ?": state,
-        "reason = ?": held,
-        "attempts = ?": int(bool(held)),
-        "attempted_at = ?": tx.now,
-        "attempted_upto = ?": position,
-    } | ({} if held else {"succeeded_at = ?": tx.now})
-    values = [each for value in changes.values() for each in (value if isinstance(value, tuple) else (value,))]
-    marks = ", ".join("?" * len(names))
-    execute(tx.conn, f"UPDATE cursors SET {', '.join(changes)} WHERE name IN ({marks})", (*values, *names))
