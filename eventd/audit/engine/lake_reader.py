@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from eventd.audit.arrays.columns import NEVER
 from eventd.audit.coverage.coverage import Coverage
+from eventd.audit.engine.planned_jobs import job_for, job_of, oldest_jobs, share_out
 from eventd.audit.engine.state import State, ranges_of
 from eventd.audit.receipts.receipt_terms import ReceiptTerms
 from eventd.audit.report.report import TreeReport
 from eventd.audit.segments.cell_files import write_cells
-from eventd.audit.segments.cells import HOUR, SLOTS_PER_HOUR
+from eventd.audit.segments.cells import SLOTS_PER_HOUR
 from eventd.audit.segments.damaged_segment import name_damage
 from eventd.audit.segments.event_digests import DigestResult
-from eventd.audit.segments.hourly_skew import HourlySkew
 from eventd.audit.segments.leaf_comparison import LeafComparison, compare_leaves, decode_comparison
 from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.link_progress import LinkProgress
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_PER_TASK: Final = 48 << 20
-"""Bytes of segments per task, unless that makes too few tasks for all cores."""
 _TASKS: Final = 4
 """Minimum number of tasks per core, so that no core waits long for the last task."""
 _ROWS_OF_A_PART: Final = 4_000_000
@@ -65,10 +62,9 @@ class LakeReader:
     `out` has the state. `now` is in microseconds. `ranges`: by name of the segment, the numbers (after, upto] of which
     the sums are needed, see `AuditHistory.wanted`. `receipts`: the terms by which receipts are checked; `digests`: the
     percentage of events with payloads whose contents are compared with their digests, `sample` that of the tiles of
-    trees that are computed from rows. `rechecked` is the number of
-    known segments whose digests were checked again. `unreadable` has, by name of the segment, the reason why it could
-    not be read; it begins with the segments that an earlier attempt of this run found damaged. `read` are the jobs
-    that this run executed.
+    trees that are computed from rows. `rechecked` is the number of known segments whose digests were checked again.
+    `unreadable` has, by name of the segment, the reason why it could not be read; it begins with the segments that an
+    earlier attempt of this run found damaged. `read` are the jobs that this run executed.
     """
 
     spark: SparkSession
@@ -117,7 +113,7 @@ class LakeReader:
         Otherwise a false manifest would hide rows of the requested hours. Segments with other ranges are unreadable.
         """
         skipped = [one for one in self.survey.segments if not (self._is_near(one) or self.state.knows_ranges(one))]
-        jobs = [_job(one) for one in skipped]
+        jobs = [job_of(one) for one in skipped]
         pieces = min(len(jobs), self.cores * _TASKS)  # the ends of files have about the same size
         paths = [job.segment.place.data for job in jobs]
         shares = FileShares(self.lake, [paths[at::pieces] for at in range(pieces)])
@@ -141,7 +137,7 @@ class LakeReader:
         limits = self._limits()
         terms = {book: self.receipts.digest(book, self.state.key) for book in SMALL}
         jobs = [
-            _job(
+            job_of(
                 one,
                 limit=min(limits.get(owner_of(one), 0), one.place.upto),
                 receipts=terms[one.place.book],
@@ -328,18 +324,7 @@ class LakeReader:
 
     def shares(self, jobs: Sequence[SegmentJob]) -> FileShares:
         """Return the files of the jobs' segments in shares of about the same size, one per task."""
-        if not jobs:
-            return FileShares(self.lake, ())
-        total = sum(job.manifest.bytes for job in jobs)
-        least = self.cores * _TASKS
-        pieces = min(len(jobs), max(least, total // _PER_TASK))
-        shares: list[list[str]] = [[] for _ in range(pieces)]
-        weights = [0] * pieces
-        for job in sorted(jobs, key=lambda job: -job.manifest.bytes):
-            at = weights.index(min(weights))
-            shares[at].append(job.segment.place.data)
-            weights[at] += job.manifest.bytes + 1
-        return FileShares(self.lake, shares)
+        return FileShares(self.lake, share_out(jobs, self.cores * _TASKS))
 
     def reconcile(self, coverage: Coverage, unkept: NumberRanges) -> dict[str, list[pa.Table]]:
         """Return, by name, the tables of `reconcile.reconcile` of all parts, for the cells of the requested hours.
@@ -388,48 +373,3 @@ class LakeReader:
     def known(self) -> set[str]:
         """Return the names of the segments whose cells count for the requested hours."""
         return (self._near.keys() & self.state.entries.keys()) - self.unreadable.keys()
-
-
-def oldest_jobs(known: Sequence[tuple[int, Segment]], percent: float) -> list[SegmentJob]:
-    """Return jobs for the least recently read segments: `percent` of the bytes of all, at least one, or none for 0.
-
-    `known` are segments, each with the time at which it was last read.
-    """
-    wanted = sum(segment.manifest.bytes for _, segment in known) * percent / 100
-    jobs: list[SegmentJob] = []
-    for _, segment in sorted(known, key=lambda one: (one[0], one[1].place.name)):
-        if not percent or (jobs and wanted <= 0):
-            break
-        jobs.append(_job(segment))
-        wanted -= segment.manifest.bytes
-    return jobs
-
-
-def job_for(segment: Segment, plan: LakePlan) -> SegmentJob:
-    """Return the job of a segment of events or deliveries."""
-    owner, place = owner_of(segment), segment.place
-    since = plan.since.get(owner, NEVER)
-    if place.book is Ledger.EVENTS:
-        links = tuple(link.within(place.after, place.upto) for link in plan.links.get(owner, ()))
-        return _job(segment, links=links, since=since)
-    return _job(segment, skews=_near_skews(plan.skews(owner.node), segment.manifest.times), since=since)
-
-
-def _near_skews(skews: Mapping[str, HourlySkew], times: tuple[int, int] | None) -> dict[str, HourlySkew]:
-    """Return the skews by peer, cut to the hours of a segment and an hour on each side, or else to the nearest hour.
-
-    Empty for a segment without times.
-    """
-    if times is None:
-        return {}
-    first, last = times[0] // HOUR - 1, times[1] // HOUR + 1
-    found = {}
-    for peer, skew in skews.items():
-        near = [at for at, hour in enumerate(skew.hours) if first <= hour <= last]
-        near = near or [min(range(len(skew.hours)), key=lambda at: abs(skew.hours[at] - first))]
-        found[peer] = HourlySkew(tuple(skew.hours[at] for at in near), tuple(skew.values[at] for at in near))
-    return found
-
-
-def _job(segment: Segment, **known: Any) -> SegmentJob:
-    return SegmentJob(name=segment.place.name, manifest=segment.manifest, **known)
