@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 
 from eventd.egress.routers.graph import Graph
 from eventd.egress.routers.projection import FAN_IN_HOPS
 from eventd.egress.routers.registry import RouterRegistry
+from eventd.egress.routers.source_queue import SourceQueue
 from eventd.egress.routers.state import (
     DeclaredRouter,
     RouterBatch,
@@ -38,8 +37,6 @@ from eventd.log.topics.router_rows import RouterRow, read_heads
 from eventd.resources.group_configuration import GroupConfig
 from eventd.runtime.supervisor import SpawnTask
 
-LANES = 4
-"""Maximum number of sources that are read concurrently."""
 PAGE_RECORDS = 256
 """Maximum number of copies that are made of one page: a page has at most this number of records, divided by the number
 of different copies of each."""
@@ -79,21 +76,18 @@ class Routing:
     def __init__(
         self, log: EventLog, groups: Groups, spawn: SpawnTask, max_bytes: int = 0, *, lazy: bool = False
     ) -> None:
-        self._lazy = lazy
         self._log = log
         self._max_bytes = max_bytes
         self._groups = groups
         self._spawn = spawn
         self._registry = RouterRegistry()
+        self._queue = SourceQueue(log.clock, spawn, self._pass, lazy=lazy)
         self._version = -1
         self._stale = False
         self._reloading: asyncio.Task[None] | None = None
         self._unsure = False
         self._looking: asyncio.Task[None] | None = None
         self._loading = asyncio.Lock()
-        self._waiting: deque[SourceState] = deque()
-        self._passes: dict[asyncio.Task[None], None] = {}
-        self._rests: dict[asyncio.Future[None], None] = {}
         self._waits = asyncio.Event()
         self._pending: dict[SourceState, None] = {}
         self._closed = False
@@ -155,7 +149,7 @@ class Routing:
 
     def put(self, line: RouterRow, version: int | None) -> None:
         """Load a router that was declared in this process. `version`: the new `topics_version`; None: not changed."""
-        self._queue(self._registry.adopt(DeclaredRouter.of(line), tip=self._log.wakeups.head))
+        self._queue.put(self._registry.adopt(DeclaredRouter.of(line), tip=self._log.wakeups.head))
         if version is not None:
             self._follow(version)
 
@@ -183,7 +177,7 @@ class Routing:
         for topic_id in topics:
             if (source := self._registry.sources.get(topic_id)) is not None:
                 source.tip = self._log.wakeups.head
-                self._queue(source)
+                self._queue.put(source)
             self._release(self._registry.into(topic_id))
 
     def _look_everywhere(self) -> None:
@@ -203,7 +197,7 @@ class Routing:
                     if (source := self._registry.sources.get(topic_id)) is not None:
                         source.look(head, head_seq)
                         self._release(source.routers.values())
-                        self._queue(source)
+                        self._queue.put(source)
                     if index % LOOKED_AT_ONCE == 0:
                         await self._log.clock.sleep(0)
             except Exception as error:  # a defect as well: growth must not wait for the next signal
@@ -217,53 +211,11 @@ class Routing:
         for router in routers:
             if router.held:
                 router.held = ""
-                self._queue(router.source)
-
-    def _queue(self, source: SourceState) -> None:
-        if source.queued or source.moving or self._closed or not source.is_due:
-            return
-        if self._lazy and not source.is_awaited:
-            return
-        rest = source.rests_until - self._log.clock.monotonic()
-        if rest > 0 and not source.is_awaited:
-            self._queue_later(source, rest)
-            return
-        source.queued = True
-        self._waiting.append(source)
-        self._fill()
-
-    def _queue_later(self, source: SourceState, seconds: float) -> None:
-        if source.resting:
-            return
-        source.resting = True
-        rest = self._log.clock.timer(seconds)
-        self._rests[rest] = None
-        rest.add_done_callback(lambda rest: self._rested(rest, source))
-
-    def _rested(self, rest: asyncio.Future[None], source: SourceState) -> None:
-        self._rests.pop(rest, None)
-        source.resting = False
-        self._queue(source)
+                self._queue.put(router.source)
 
     def _rest(self, source: SourceState) -> None:
         watched = any(self._log.wakeups.is_watched(router.line.dest_id) for router in source.routers.values())
         source.rest(self._log.clock.monotonic(), watched=watched)
-
-    def _fill(self) -> None:
-        while self._waiting and len(self._passes) < LANES and not self._closed:
-            source = self._waiting.popleft()
-            source.queued, source.moving = False, True
-            task = self._spawn(self._pass(source), f"routers from {source.name}")  # tries again by itself
-            self._passes[task] = None
-            task.add_done_callback(partial(self._ended, source))
-
-    def _ended(self, source: SourceState, task: asyncio.Task[None]) -> None:
-        self._passes.pop(task, None)
-        source.moving = False
-        source.moved()
-        if not source.trouble:
-            self._queue(source)
-        self._fill()
 
     async def run_for_ever(self) -> None:
         """Retry held routers and failed reads, and store how far routers without copies have read, until cancelled.
@@ -283,16 +235,15 @@ class Routing:
                 source.trouble = False
                 source.writes = any(router.is_ahead for router in source.routers.values())
                 self._release([*source.routers.values()])
-                self._queue(source)
+                self._queue.put(source)
 
     async def stop(self) -> None:
         """Start nothing more, and wait for the work under way."""
         self._closed = True
+        self._queue.close()
         if self._on_growth in self._log.wakeups.listeners:
             self._log.wakeups.listeners.remove(self._on_growth)
-        for rest in [*self._rests]:
-            rest.cancel()
-        tasks = [*self._passes, *(task for task in (self._reloading, self._looking) if task is not None)]
+        tasks = [*self._queue.turns, *(task for task in (self._reloading, self._looking) if task is not None)]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- moving them ----------------------------------------------------------------------------------------------
@@ -425,5 +376,5 @@ class Routing:
         while router.is_due and router.seen <= tip and not (source.trouble or timer.done() or self._closed):
             # a waiter is counted before the source is queued, so that the source does not rest
             move = source.next_move()
-            self._queue(source)
+            self._queue.put(source)
             await asyncio.wait({move, timer}, return_when=asyncio.FIRST_COMPLETED)
