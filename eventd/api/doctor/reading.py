@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eventd.api.admin.deliveries.dead_letters import REFUSED_AGAIN
-from eventd.api.admin.deliveries.peer_ledger import PeerLedger, open_ledger
 from eventd.api.doctor.facts import Deliveries, Gaps, GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
+from eventd.api.doctor.peer_backlogs import BacklogCounts, DeadLetterCounts, PeerBacklog, earliest, read_peer_backlogs
 from eventd.api.doctor.runs import read_group_runs
 from eventd.api.doctor.tally import DeliveryTally, read_sample
 from eventd.api.framework.operations import Services
@@ -16,20 +15,15 @@ from eventd.dynamic.merge import IneffectivePart
 from eventd.dynamic.part import subscription_owner
 from eventd.egress.cursors import link_name
 from eventd.errors import EventdError, SecretUnreadable
-from eventd.groups.links import wanted_by
 from eventd.groups.lookup import find_group, peers_of, read_group_topic
 from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import ConflictCount, read_conflicts
 from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.missing_records import MissingRecords, count_unstored, find_missing
 from eventd.log.core.topic_row import TopicRow
-from eventd.log.core.values import Record
-from eventd.log.core.wire_page import PeerFilter
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.cursors.dead_letters import count_dead_letters
-from eventd.log.delivery.backlog import Backlog, read_backlog, read_backlogs, read_stale
 from eventd.log.delivery.refused_requests import count_tls_refusals
-from eventd.log.delivery.repairs import read_dead_letters
 from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.resources.keyring import check_files
 from eventd.resources.kinds.registry import EVENT_GROUP, FEDERATION_SLO
@@ -39,14 +33,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.links import count_inbound_gaps
 from eventd.store.rows.registry import read_resources
 from eventd.text.duration import HOUR
-from federation.event import is_alive
 
-MOST_LETTERS = 1000
-"""Maximum number of dead letters that are read for one peer, the newest ones; older ones count as retryable."""
-LETTERS = 5000
-"""Maximum number of dead letters that are read for all peers of a group together; but for each peer with dead letters,
-at least `FEWEST_LETTERS` are read."""
-FEWEST_LETTERS = 10
 PEERS_AT_ONCE = 100
 """How many peers are examined by one read of the database: their backlogs are counted together."""
 ROUNDS = 60
@@ -194,7 +181,7 @@ async def _read_peers(
     services: Services, context: _GroupContext, peers: Sequence[PeerConfig], rounds: int
 ) -> list[PeerFacts]:
     try:
-        found = await services.database.read(_read_waiting, context, peers)
+        found = await services.database.read(read_peer_backlogs, context.topic, peers, context.letters, context.now)
     except EventdError as error:
         if len(peers) == 1:
             return [_unread(peers[0], error)]
@@ -204,7 +191,7 @@ async def _read_peers(
 
 
 async def _read_peer(
-    services: Services, context: _GroupContext, peer: PeerConfig, waiting: _Waiting | EventdError, rounds: int
+    services: Services, context: _GroupContext, peer: PeerConfig, waiting: PeerBacklog | EventdError, rounds: int
 ) -> PeerFacts:
     if isinstance(waiting, EventdError):
         return _unread(peer, waiting)
@@ -244,138 +231,8 @@ def _link(cursor: Cursor | None) -> LinkFacts:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _BacklogCounts:
-    """The numbers of events after a peer's cursor: new `events`, and `stale` refreshes of events that it has passed.
-
-    Durations in microseconds, None without any. `ready_for`: how long the oldest has been ready to be sent.
-    `expires_in`: until the first of `events` expires; `stale_expires_in`: of the refreshes. Unless `in_full`, `events`
-    is an upper bound.
-    """
-
-    events: int
-    stale: int
-    ready_for: int | None
-    expires_in: int | None
-    stale_expires_in: int | None
-    in_full: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _DeadLetterCounts:
-    """The numbers of a peer's dead letters: `retryable`, including those that were not read, and `spent`.
-
-    `refused_again`: how many of the `retryable` the peer refuses every time. `expires_in`: microseconds until the
-    first of the `retryable` expires. `taken_id`: the id of the newest one that another event has at the peer.
-    """
-
-    retryable: int = 0
-    refused_again: int = 0
-    taken_id: str = ""
-    spent: int = 0
-    expires_in: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """The backlog and the dead letters of a peer, and the ledger of its deliveries."""
-
-    ledger: PeerLedger
-    backlog: _BacklogCounts
-    letters: _DeadLetterCounts
-
-
-def _read_waiting(
-    conn: Connection, context: _GroupContext, peers: Sequence[PeerConfig]
-) -> list[_Waiting | EventdError]:
-    """Return the backlog and dead letters of each of these peers, in order, or why they could not be read."""
-    ledgers: list[PeerLedger | EventdError] = []
-    for peer in peers:
-        try:
-            ledgers.append(open_ledger(conn, peer))
-        except EventdError as error:
-            ledgers.append(error)
-    counts = iter(_count_backlogs(conn, context, [one for one in ledgers if isinstance(one, PeerLedger)]))
-    most = max(FEWEST_LETTERS, min(MOST_LETTERS, LETTERS // max(1, len(context.letters))))
-    found: list[_Waiting | EventdError] = []
-    for peer, ledger in zip(peers, ledgers, strict=True):
-        if isinstance(ledger, EventdError):
-            found.append(ledger)
-            continue
-        found.append(_Waiting(ledger, next(counts), _read_letters(conn, context, peer, most)))
-    return found
-
-
-def _count_backlogs(conn: Connection, context: _GroupContext, ledgers: Sequence[PeerLedger]) -> list[_BacklogCounts]:
-    """Return the backlog of each link, in order. Links without stale refreshes, usually all, are counted together."""
-    topic, now = context.topic.id, context.now
-    asked: list[tuple[PeerFilter, int]] = []
-    refreshes: list[Sequence[Record]] = []
-    for ledger in ledgers:
-        wanted, cursor = wanted_by(ledger.peer), ledger.link.cursor
-        asked.append((wanted, cursor.position if cursor else context.topic.evicted_position))
-        refreshes.append(
-            read_stale(conn, topic, wanted, after=cursor.position, now=now, cursor=cursor.name) if cursor else ()
-        )
-    plain = [each for each, stale in zip(asked, refreshes, strict=True) if not stale]
-    together = iter(read_backlogs(conn, topic, plain, now=now))
-    found: list[_BacklogCounts] = []
-    for (wanted, after), ledger, stale in zip(asked, ledgers, refreshes, strict=True):
-        if stale:
-            but = {record.position for record in stale}
-            ahead = read_backlog(conn, topic, wanted, after=after, now=now, but=but)
-        else:
-            ahead = next(together)
-        found.append(_backlog_counts(ahead, stale, ledger.link.cursor, now))
-    return found
-
-
-def _backlog_counts(ahead: Backlog, stale: Sequence[Record], cursor: Cursor | None, now: int) -> _BacklogCounts:
-    oldest = _first([ahead.oldest, *(record.recorded_at for record in stale)])
-    ready = None if oldest is None else max(oldest, cursor.created_at if cursor else 0)
-    return _BacklogCounts(
-        ahead.events,
-        len(stale),
-        None if ready is None else max(0, now - ready),
-        None if ahead.expires_first is None else ahead.expires_first - now,
-        _left([record.expires_at for record in stale], now),
-        ahead.exact,
-    )
-
-
-def _read_letters(conn: Connection, context: _GroupContext, peer: PeerConfig, most: int) -> _DeadLetterCounts:
-    """Return the counts of all dead letters of a peer. Only the newest `most` are read and judged.
-
-    Older ones count as retryable, and as refused again if all that were read and are live are.
-    """
-    name = link_name(peer.group, peer.node_name)
-    total = context.letters.get(name, 0)
-    if not total:
-        return _DeadLetterCounts()
-    newest = read_dead_letters(conn, context.topic.id, cursor=name, limit=most, newest=True)
-    live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, context.now)]
-    spent = len(newest) - len(live)
-    again = sum(letter.reason in REFUSED_AGAIN for letter in live)
-    if live and again == len(live):  # older ones most likely have the same reason
-        again = total - spent
-    taken = next((letter.event_id for letter in live if letter.reason == "id_conflict"), "")
-    return _DeadLetterCounts(
-        total - spent, again, taken, spent, _left([letter.expires_at for letter in live], context.now)
-    )
-
-
-def _left(expiries: Iterable[int | None], now: int) -> int | None:
-    """Return the time from `now` until the earliest of these expiries; None if all are None."""
-    first = _first(expiries)
-    return None if first is None else first - now
-
-
-def _first(numbers: Iterable[int | None]) -> int | None:
-    return min((number for number in numbers if number is not None), default=None)
-
-
 def _deliveries(
-    waiting: _BacklogCounts, letters: _DeadLetterCounts, tally: DeliveryTally, *, refuses: bool
+    waiting: BacklogCounts, letters: DeadLetterCounts, tally: DeliveryTally, *, refuses: bool
 ) -> Deliveries:
     pending = [tally.pending_expires_in, *([] if refuses else [waiting.expires_in])]
     lost = [tally.pending_expires_in, waiting.expires_in, letters.expires_in]
@@ -396,9 +253,9 @@ def _deliveries(
         max_lag=tally.max_lag,
         late_at=tally.late_at,
         late_ago=tally.late_ago,
-        expires_in=_first([*lost, waiting.stale_expires_in, tally.expires_in]),
-        pending_expires_in=_first(pending),
-        lost_in=_first(lost),
+        expires_in=earliest([*lost, waiting.stale_expires_in, tally.expires_in]),
+        pending_expires_in=earliest(pending),
+        lost_in=earliest(lost),
         waiting_for=waiting.ready_for,
         looked_at=tally.looked_at,
         in_full=tally.in_full,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.api.doctor import reading
+from eventd.api.doctor import peer_backlogs
 from eventd.api.doctor.fixing import carry_out
 from eventd.api.doctor.plan import ACTIONS, Action
 from eventd.api.framework.operations import Services
@@ -577,7 +577,7 @@ async def test_the_number_of_dead_letters_is_exact(books: GroupLedger) -> None:
 async def test_dead_letters_of_a_subscription_leave_as_many_of_the_peers_to_be_read(
     books: GroupLedger, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "LETTERS", 40)
+    monkeypatch.setattr(peer_backlogs, "LETTERS", 40)
     name = await subscribe(books)
     await books.publish(*(draft(f"e{at}", expires=NOW + SECOND if at <= 20 else None) for at in range(1, 41)))
     await books.settle("b", 40, parked=dict.fromkeys(range(1, 41), "invalid"))
@@ -602,7 +602,7 @@ async def test_a_peer_that_cannot_be_read_leaves_the_others_as_they_are(
             raise Unavailable("this row is damaged")
         return read_dead_letters(conn, topic, cursor=cursor, **how)
 
-    monkeypatch.setattr(reading, "read_dead_letters", read)
+    monkeypatch.setattr(peer_backlogs, "read_dead_letters", read)
     found = await examine(books)
     assert found["/c delivery summary"] == ("fail", "this row is damaged")
     for peer in "bd":
