@@ -22,14 +22,6 @@ from eventd.log.witnesses.cosignatures import (
     note_witness_state,
     read_due_offer,
 )
-from eventd.log.witnesses.findings import (
-    FindingKind,
-    HistoryFinding,
-    expire_pending,
-    has_expired,
-    read_pending,
-    settle_pending,
-)
 from eventd.log.witnesses.keys import WITNESS, learn_key, note_refused_key
 from eventd.log.witnesses.own_notes import OwnNote
 from eventd.log.witnesses.witnessed import read_news
@@ -39,25 +31,22 @@ from eventd.runtime.supervisor import KeepTask
 from eventd.witnessing.asking import BUSY, INVALID, OLDER, UNREACHABLE, HistoryAsker, HistoryUntold
 from eventd.witnessing.file_offers import FileOffering
 from eventd.witnessing.group_witness import GroupWitness
+from eventd.witnessing.proof_asking import ProofAsking
 from eventd.witnessing.pulling import TilePulling
 from eventd.witnessing.relayed_trees import RelayedTrees
-from federation.errors import HistoryError, KeyChanged, ProofMismatch
-from federation.history.checkpoints import read_checkpoint, read_origin
+from federation.errors import HistoryError, KeyChanged
+from federation.history.checkpoints import read_origin
 from federation.history.cosignatures import cosignature_times
 from federation.history.exchange import (
     MOST_NOTES,
-    ConsistencyAnswer,
-    ConsistencyQuestion,
     KeysAnswer,
     KeysQuestion,
     WitnessAnswer,
     ask_witness,
     fit_notes,
     read_cosignature,
-    read_hashes,
 )
 from federation.history.notes import WITNESS_KEY, NoteKey, SignedNote, read_note, read_vkey
-from federation.history.proofs import verify_consistency
 from federation.history.witnessing import KeySource, KnownKey, witness_name
 from federation.peers import PROTOCOL_V1, STATUS
 
@@ -72,12 +61,8 @@ One that speaks v1 alone, as its link has found, is asked again when the link ha
 """
 V1_SECONDS: Final = 3600.0
 """After this time, it is asked all the same: a link that has nothing to send finds nothing out."""
-PENDING_SECONDS: Final = 10.0
-"""The shortest time between two questions to a peer for proofs of its own tree."""
 BUSY_SECONDS: Final = 10.0
 """The shortest time until files are offered again to a peer that was busy."""
-PROOF_HOURS: Final = 24
-"""How long a node may take to prove that two sizes of its tree fit together."""
 
 
 class Offering:
@@ -93,9 +78,9 @@ class Offering:
         self._asked_at = 0.0
         self._offers_at = 0.0  # when a checkpoint that was refused may be offered again
         self._told_upto = 0  # the time of the newest note of another tree that the peer has
-        self._proofs_at = 0.0
         self._files_at = 0.0  # when files may be offered again
         self._files = FileOffering(witness, peer, asker)
+        self._proofs = ProofAsking(witness, peer, asker)
         self._trees = RelayedTrees(witness, peer, asker)
         self._pulling = TilePulling(witness, peer, asker)
         self._grown: asyncio.Future[None] | None = None
@@ -131,7 +116,7 @@ class Offering:
                 await self._note_older(is_older=False)
             more = await self._offer_unless_refused(self._key)
             more = await self._offer_files(self._key) or more
-            await self._ask_for_proofs()
+            await self._proofs.ask()
             more = await self._ask_about_trees() or more
             more = await self._pulling.pull() or more
         except HistoryUntold as untold:
@@ -304,50 +289,6 @@ class Offering:
         if origin is not None and (config.verifies_history or config.relays(read_origin(origin).node)):
             self._pulling.want(origin)
         return self._witness.wanted.are_due(self._peer.node_name)
-
-    # --- proofs of the peer's own tree ------------------------------------------------------------------------
-
-    async def _ask_for_proofs(self) -> None:
-        """Ask the peer to prove that sizes of its tree that different nodes have seen fit together.
-
-        Of the trees of undeclared nodes, each peer that may relay them is asked.
-        """
-        ours, clock = self._witness, self._witness.log.clock
-        if clock.monotonic() - self._proofs_at < PENDING_SECONDS:
-            return
-        self._proofs_at = clock.monotonic()
-        before = clock.now() - PROOF_HOURS * 3600 * SECOND
-        if await ours.log.database.read(has_expired, ours.topic_id, before):
-            expired = await ours.log.database.write(expire_pending, ours.topic_id, before)
-            ours.report([FindingKind.UNPROVEN] * expired, self._peer.node_name)
-        node, declared = self._peer.node_name, ours.config().peer_nodes()
-        for pending in await ours.log.database.read(read_pending, ours.topic_id, node, declared):
-            try:
-                await self._ask_for_proof(pending)
-            except (HistoryUntold, HistoryError):  # it stays pending, and offers must not wait for it
-                return
-
-    async def _ask_for_proof(self, pending: HistoryFinding) -> None:
-        ours, node = self._witness, self._peer.node_name
-        stated = [read_checkpoint(read_note(note.encode()).text) for note in (pending.note, pending.other_note)]
-        small, large = sorted(stated, key=lambda one: one.size)
-        question = ConsistencyQuestion(tree=pending.origin, old=small.size, size=large.size)
-        try:
-            answer, _ = await self._asker.ask(ours.config(), self._peer, question, ConsistencyAnswer)
-        except HistoryUntold as untold:
-            if untold.reason != REFUSED:
-                raise
-            return  # as where tiles are pruned: without a proof the finding expires, and offers do not wait for it
-        proof = read_hashes(answer.proof, "the consistency proof")
-        kind, detail = None, ""
-        try:
-            verify_consistency(small.size, small.root, large.size, large.root, proof)
-        except ProofMismatch as error:
-            if pending.node != node:
-                return  # a relay can send a wrong proof of a right tree
-            kind, detail = FindingKind.FORK, f"{pending.detail}; asked for a proof, {node} sent a wrong one: {error}"
-        await ours.log.database.write(settle_pending, pending.id, kind, detail)
-        ours.report([kind] if kind else [], node)
 
 
 class _Declared(NamedTuple):

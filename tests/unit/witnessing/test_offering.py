@@ -51,6 +51,6 @@ async def test_a_proof_that_a_peer_cannot_give_does_not_hold_its_offers_up() -> 
     notes = [tree.note(size).encode().decode() for size in (2, 3)]
     pending = HistoryFinding(1, str(tree.origin), "b", "pending", 2, 3, *notes, "", 0, None)
     pruned = HistoryUntold(REFUSED, ErrorAnswer(code="malformed", message="tile/0/000 is not stored"))
-    await offering_to(Refusing(pruned))._ask_for_proof(pending)
+    await offering_to(Refusing(pruned))._proofs.settle(pending)
     with pytest.raises(HistoryUntold):
-        await offering_to(Refusing(HistoryUntold(BUSY)))._ask_for_proof(pending)
+        await offering_to(Refusing(HistoryUntold(BUSY)))._proofs.settle(pending)
