@@ -10,9 +10,9 @@ import ipaddress
 import logging
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from qh3._hazmat import Buffer, QuicConnectionCore, pull_quic_header
+from qh3._hazmat import Buffer, QuicConnectionCore
 from qh3.quic.configuration import QuicConfiguration
 from qh3.quic.connection import QuicConnection
 from qh3.quic.events import (
@@ -26,10 +26,7 @@ from qh3.quic.events import (
 )
 from qh3.quic.packet import (
     QuicErrorCode,
-    QuicPacketType,
     QuicProtocolVersion,
-    encode_quic_retry,
-    encode_quic_version_negotiation,
     pull_quic_transport_parameters,
     push_quic_transport_parameters,
 )
@@ -38,6 +35,7 @@ from qh3.tls import Epoch, pull_client_hello
 
 from eventd.quic.certificate import QuicCertificate
 from eventd.quic.limits import LARGEST_DATAGRAM, TransportLimits
+from eventd.quic.packets import FirstPacket, is_packet, packet_end
 from eventd.quic.proof import AddressProof
 from eventd.tls.files import CertificateUnusable
 from eventd.tls.pair import PAIR_HINT
@@ -45,8 +43,6 @@ from eventd.tls.pair import PAIR_HINT
 if TYPE_CHECKING:
     from eventd.quic.link import Address, QuicLink
 
-ID_BYTES: Final = 8
-"""Length of the connection ids of this end."""
 PARAMETER_BYTES: Final = 4096
 HELLO_BYTES: Final = 16 << 10
 """Bytes of the largest TLS message that a client may send: nothing is known about it at that point."""
@@ -342,71 +338,3 @@ def client_connection(server_name: str, limits: TransportLimits) -> LibraryConne
 def datagram_size(remote: Address, usual: int) -> int:
     """Return the payload bytes of the largest datagram that this end sends to an address."""
     return LOOPBACK_DATAGRAM if ipaddress.ip_address(remote[0].partition("%")[0]).is_loopback else usual
-
-
-class FirstPacket(NamedTuple):
-    """The header of the first packet of a connection, and after a Retry, the content of its token."""
-
-    version: int
-    destination: bytes
-    source: bytes
-    token: bytes
-    original: bytes
-    retry_source: bytes | None = None
-
-
-def first_packet(datagram: bytes) -> FirstPacket | None:
-    """Return the header of a datagram that opens a connection, of any version (see `other_version`).
-
-    None for another datagram.
-    """
-    try:
-        version, kind, _, target, source, token, *_ = pull_quic_header(datagram, 0, ID_BYTES)
-    except ValueError:
-        return None
-    if not version or (version == QuicProtocolVersion.VERSION_1 and kind != QuicPacketType.INITIAL):
-        return None
-    return FirstPacket(version, target, source, token, target)
-
-
-def other_version(first: FirstPacket) -> bytes | None:
-    """Return the answer to a client that uses another version of QUIC: it names the supported version.
-
-    None if the version is supported.
-    """
-    if first.version == QuicProtocolVersion.VERSION_1:
-        return None
-    return encode_quic_version_negotiation(
-        source_cid=first.destination,
-        destination_cid=first.source,
-        supported_versions=[QuicProtocolVersion.VERSION_1],
-    )
-
-
-def retry(first: FirstPacket, token: bytes, source: bytes) -> bytes:
-    """Return the packet that asks a client to come back with a token."""
-    return encode_quic_retry(
-        version=first.version,
-        source_cid=source,
-        destination_cid=first.source,
-        original_destination_cid=first.destination,
-        retry_token=token,
-    )
-
-
-def is_packet(datagram: bytes, begin: int) -> bool:
-    """Return whether a packet, and not padding, begins at a place of a datagram."""
-    try:
-        pull_quic_header(datagram, begin, ID_BYTES)
-    except ValueError:
-        return False
-    return True
-
-
-def packet_end(datagram: bytes, begin: int) -> int:
-    """Return where the packet ends that begins at a place of a datagram; the end of the datagram if none does."""
-    try:
-        end = pull_quic_header(datagram, begin, ID_BYTES)[9]
-    except ValueError:
-        return len(datagram)
-    return end if end > begin else len(datagram)

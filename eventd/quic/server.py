@@ -17,7 +17,8 @@ from eventd.runtime.clock import Clock
 from eventd.runtime.log_pause import LogPause
 
 if TYPE_CHECKING:
-    from eventd.quic.connection import FirstPacket, LibraryConnection
+    from eventd.quic.connection import LibraryConnection
+    from eventd.quic.packets import FirstPacket
     from eventd.quic.udp import Datagrams
 
 logger = logging.getLogger("eventd.quic")
@@ -186,7 +187,8 @@ class QuicServer:
 
         Answer any other datagram if it requires an answer.
         """
-        from eventd.quic.connection import LibraryConnection, first_packet, other_version
+        from eventd.quic.connection import LibraryConnection
+        from eventd.quic.packets import first_packet, other_version
 
         if not is_long(datagram):
             if (packet := self._proof.reset_packet(datagram, destination(datagram))) is not None:
@@ -210,7 +212,7 @@ class QuicServer:
 
     def _proved(self, first: FirstPacket, address: Address) -> FirstPacket | None:
         """Return the packet if its client may continue; else ask the client to prove its address, and return None."""
-        from eventd.quic.connection import retry
+        from eventd.quic.packets import retry
 
         now = self._clock.monotonic()
         token = self._proof.check(first.token, address[:2], first.destination, now) if first.token else None
