@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from eventd.quic.link_timer import LinkTimer
 from eventd.quic.stream import QuicStream, StreamEvents
 from eventd.runtime.clock import Clock
 
@@ -127,7 +128,6 @@ class QuicLink:
         self.events: LinkEvents | None = None
         self._connection = connection
         self._carrier = carrier
-        self._clock = clock
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, QuicStream] = {}
@@ -135,9 +135,7 @@ class QuicLink:
         self._stopped: dict[int, int] = {}  # the code of each
         self._is_due = False
         self._is_gone = False
-        self._now = clock.monotonic()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer = LinkTimer(clock, connection.get_timer, self._expire)
         self._deadline: asyncio.TimerHandle | None = None
 
     # --- for the user of the connection
@@ -237,7 +235,7 @@ class QuicLink:
 
     def start(self, address: Address) -> None:
         """Begin the handshake, as a client."""
-        self._guarded(lambda: self._connection.connect(address, now=self._tick()))
+        self._guarded(lambda: self._connection.connect(address, now=self._timer.tick()))
         self.flush()
 
     def take(self, datagrams: list[bytes], address: Address) -> None:
@@ -259,7 +257,7 @@ class QuicLink:
             return
         self._guarded(self._transmit)
         if not self._is_gone:
-            self._arm()
+            self._timer.arm()
             if self._full and not self.is_closed:
                 self._guarded(self._tell_room)
 
@@ -341,7 +339,7 @@ class QuicLink:
         return not self.is_closed and not self._connection.is_ending
 
     def _receive(self, datagrams: list[bytes], address: Address) -> None:
-        self._connection.receive(datagrams, address, self._tick())
+        self._connection.receive(datagrams, address, self._timer.tick())
         self._connection.deliver(self)
 
     def _resume(self) -> None:
@@ -349,36 +347,16 @@ class QuicLink:
         self._connection.deliver(self)
 
     def _transmit(self) -> None:
-        for datagrams, address in self._connection.outgoing(self._tick()):
+        for datagrams, address in self._connection.outgoing(self._timer.tick()):
             self._carrier.send(datagrams, address)
 
-    def _tick(self) -> float:
-        self._now = max(self._now, self._clock.monotonic())
-        return self._now
-
-    def _arm(self) -> None:
-        """Have `_expire` called when the library asks for it; a timer that is early stays, and looks again."""
-        at = self._connection.get_timer()
-        if at is None or (self._timer is not None and self._timer_at <= at):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._loop.call_later(max(0.0, at - self._now), self._expire)
-
     def _expire(self) -> None:
-        self._timer = None
-        at = self._connection.get_timer()
-        self._now = max(self._now, self._timer_at)  # the loop's timers are coarse, and may be early by a little
-        if at is None or at > self._tick():
-            self._arm()
-            return
         self._is_due = True
         self._guarded(self._handle_timer)
         self.flush()
 
     def _handle_timer(self) -> None:
-        self._connection.handle_timer(now=self._tick())
+        self._connection.handle_timer(now=self._timer.tick())
         self._connection.deliver(self)
 
     def _tell_room(self) -> None:
@@ -413,9 +391,7 @@ class QuicLink:
         if self._is_gone:
             return
         self._is_gone = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         if self._deadline is not None:
             self._deadline.cancel()
         self._carrier.ended(self)

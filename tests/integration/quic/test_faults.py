@@ -54,9 +54,9 @@ async def test_an_exception_of_the_library_ends_one_connection(
         stream.stream.write(b"y")
         if method == "handle_timer":
             server.streams[0].stream.write(b"z")  # an answer, whose acknowledgement is overdue once the client is gone
-            server.link._timer_at = 0.0
-            server.link._connection.get_timer = lambda: 0.0  # type: ignore[method-assign]
-            server.link._expire()
+            server.link._timer._at = 0.0
+            server.link._timer._due = lambda: 0.0
+            server.link._timer._ring()
         with caplog.at_level(logging.WARNING):
             await check_alone(served, bad, good, server)
         assert len([line for line in caplog.records if line.message == "a fault ended a QUIC connection"]) <= 1
