@@ -13,7 +13,8 @@ from typing import Final
 from eventd.audit.arrays.alterations import LedgerRow, content_differences, outline_differences
 from eventd.audit.coverage.coverage import Coverage
 from eventd.audit.report.findings import NO_ORIGIN, NO_ROW, OTHER_CONTENT, OTHER_DELIVERY, Discrepancy, Kind
-from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, Verdict, altered, judge
+from eventd.audit.verdicts.trail import Trail
+from eventd.audit.verdicts.verdicts import DeliveryOutcome, Verdict, altered, judge
 
 _LACKED: Final = frozenset(
     {DeliveryOutcome.MISSING, DeliveryOutcome.DISPUTED, DeliveryOutcome.DELIVERED, DeliveryOutcome.UNPROVEN}

@@ -16,7 +16,8 @@ from eventd.audit.report.report import Attempts, Latency
 from eventd.audit.segments.cells import SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.row_marks import PairKey
 from eventd.audit.verdicts.event_verdicts import judge_records
-from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, Verdict, is_after_end, is_verified
+from eventd.audit.verdicts.trail import Trail
+from eventd.audit.verdicts.verdicts import DeliveryOutcome, Verdict, is_after_end, is_verified
 from eventd.lake.layout import MINUTE
 
 if TYPE_CHECKING:

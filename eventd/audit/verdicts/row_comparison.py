@@ -36,7 +36,7 @@ from eventd.audit.segments.row_marks import (
 from eventd.audit.segments.segment_jobs import SegmentJob, SegmentJobs
 from eventd.audit.segments.spark_tasks import OpenFile, keys_of
 from eventd.audit.verdicts.pair_figures import RowComparison
-from eventd.audit.verdicts.verdicts import Trail
+from eventd.audit.verdicts.trail import Trail
 from eventd.lake.schema import Ledger
 from eventd.lake.segment_file import open_segment
 from eventd.lake.storage import FileReader

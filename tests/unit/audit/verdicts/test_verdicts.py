@@ -13,7 +13,8 @@ from eventd.audit.coverage.holes import Hole
 from eventd.audit.report.findings import NOT_SELECTED, Kind
 from eventd.audit.segments.plan import ClockOffset, LakePlan, NodeEpoch
 from eventd.audit.verdicts.pair_figures import CLAIMED_LATER, UNSEEN, VERIFIED_LATER, RowComparison
-from eventd.audit.verdicts.verdicts import DeliveryOutcome, Trail, judge
+from eventd.audit.verdicts.trail import Trail
+from eventd.audit.verdicts.verdicts import DeliveryOutcome, judge
 from eventd.lake.schema import Ledger
 
 EXPIRING = LedgerRow("a", "e", 7, "e1", "t", 5, 100, 3, expires_at=15)
