@@ -15,6 +15,8 @@ from eventd.simulation.load.step import LoadStep
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import Topology, client_of, draw_topology
 
+RESTORABLE: Final = ("emit", "write", "follow", "queue")
+"""The kinds of load whose checks know what a restore may take: a run with others has none."""
 LENGTHS: Final = (6.0, 12.0, 30.0)
 """The lengths of loads, in seconds."""
 
@@ -45,7 +47,10 @@ def draw_plan(seed: int, kinds: Collection[str] = ()) -> SimulationPlan:
     topology = draw_topology(streams.of("topology"))
     seconds = streams.of("length").choices(LENGTHS, (5, 3, 1))[0]
     load = draw_load(streams, topology, seconds, kinds)
-    return SimulationPlan(seed, topology, load, draw_faults(streams, topology, seconds))
+    faults = draw_faults(streams, topology, seconds)
+    if not {step.kind for step in load} <= {*RESTORABLE}:
+        faults = [fault for fault in faults if fault.kind != FaultKind.RESTORE]
+    return SimulationPlan(seed, topology, load, faults)
 
 
 def plan_from_json(text: bytes) -> SimulationPlan:

@@ -26,7 +26,9 @@ from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import TopicReference, losable_epochs
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.faults.inflict import Misfortune, NoStart
+from eventd.simulation.faults.operator import compare_links, pull_lost
 from eventd.simulation.faults.pairs import pairs_that_met
+from eventd.simulation.load.declarations import settle_declarations
 from eventd.simulation.load.kinds import look_at, perform_load
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.world.loop import BEGIN, Stuck
@@ -120,7 +122,13 @@ class SimulationRun:
         await strikes
         self._span = (begin, world.loop.time())
         await self.misfortune.calm()
+        await settle_declarations(world, self.plan.load)
         await await_rest(world)
+        if world.journal.restores:
+            await compare_links(world)
+            await await_rest(world)
+            await pull_lost(world)
+            await await_rest(world)
         for client in world.clients.values():
             await client.life.start(self._look_at_last(client))
         return {name: await client.life.start(_list(world, client)) for name, client in world.clients.items()}
@@ -141,7 +149,7 @@ class SimulationRun:
             self.world.lost += [f"{machine.name} stopped, and left {name}" for name in machine.left_behind]
 
     def _judge(self, final: dict[str, list[dict[str, Any]]]) -> list[Violation]:
-        topology = self.plan.topology
+        topology = self.world.topology
         found = list(self._reference().violations(final))
         for name in topology.nodes:
             found += TopicReference(self.world.journal, name, BEGIN).violations()
@@ -158,11 +166,12 @@ class SimulationRun:
             found += tables.violations()
             self.result.delivered += tables.delivered(*self._span)
             self.result.batches += len(tables.settled_batches())
-        found += differences(stored, topology, at)
+        restored = [name for name in topology.nodes if self.world.journal.is_restored(name)]
+        found += differences(stored, topology, at, restored)
         return found
 
     def _reference(self) -> AnswerReference:
-        reference = AnswerReference(self.world.journal, self.plan.topology, BEGIN)
+        reference = AnswerReference(self.world.journal, self.world.topology, BEGIN)
         self.result.acknowledged = reference.acknowledged
         return reference
 

@@ -104,7 +104,7 @@ def _without_hosts(plan: SimulationPlan) -> Iterator[SimulationPlan]:
             continue
         nodes = [name for name in topology.nodes if name != host]
         faults = [each for each in plan.faults if host != each.target and host not in each.other.split()]
-        load = [step for step in plan.load if step.host != host]
+        load = [step for step in plan.load if host not in (step.host, step.data.get("peer"))]
         yield replace(plan, topology=replace(topology, nodes=nodes, links=links), faults=faults, load=load)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventd.simulation.checks.violation import Violation
+from eventd.simulation.load.declarations import DECLARE
 from eventd.simulation.world.journal import Asked, Journal
 from eventd.simulation.world.topology import Topology
 
@@ -29,7 +30,7 @@ class KnownEvents:
     absent: dict[str, float] = field(default_factory=dict)
     """Events that an answer acknowledged, and could not show."""
     refreshed: dict[str, None] = field(default_factory=dict)
-    """Events that may have got a later expiry, and with it a new place."""
+    """Events that may have got a later expiry, or were written anew after a restore, and with it a new place."""
 
 
 class AnswerReference:
@@ -40,15 +41,21 @@ class AnswerReference:
         self._journal = journal
         self._topology = topology
         self._begin = begin
+        self._types: dict[str, str] = {}  # of events, by their ids
+        self._is_ordered = not journal.of(DECLARE)
         for asked in journal.of("emit"):
             self._take(asked)
 
     def _take(self, asked: Asked) -> None:
         known = self.known[asked.host]
         for event in asked.question["events"]:
+            self._types[event["id"]] = event["type"]
             if "expiresAt" in event:
-                for each in self.known.values():
-                    each.refreshed[event["id"]] = None
+                self._may_move(event["id"])
+        if self._journal.may_have_lost(asked):
+            for event in asked.question["events"]:
+                self._may_move(event["id"])
+            return
         if not asked.is_good:
             return
         for result in asked.answer["results"]:
@@ -58,6 +65,10 @@ class AnswerReference:
                 known.absent.setdefault(result["id"], asked.answered_at)
             elif result["result"] == "new":
                 known.seqs[result["id"]] = result["event"]["seq"]
+
+    def _may_move(self, event_id: str) -> None:
+        for known in self.known.values():
+            known.refreshed[event_id] = None
 
     @property
     def acknowledged(self) -> int:
@@ -105,9 +116,10 @@ class AnswerReference:
     def _missing(self, host: str, listed: set[str]) -> Iterator[Violation]:
         """V4: whatever was acknowledged at a node is at each node that its links lead to."""
         for source, known in self.known.items():
-            if host not in self._topology.reached(source):
-                continue
-            missing = [name for name in known.acknowledged if name not in listed]
+            reached = {
+                kind: host in self._topology.reached(source, kind) for kind in dict.fromkeys(self._types.values())
+            }
+            missing = [name for name in known.acknowledged if name not in listed and reached[self._types[name]]]
             if missing:
                 invariant = "V3" if host == source else "V4"
                 yield self._found(invariant, host, f"{_some(missing)} acknowledged at {source} and missing")
@@ -121,7 +133,9 @@ class AnswerReference:
     def _out_of_order(
         self, host: str, ids: list[str], final: Mapping[str, list[dict[str, Any]]]
     ) -> Iterator[Violation]:
-        """V6: events of one source are in the order of that source's own list."""
+        """V6: events of one source are in the order of that source's own list, unless a filter let them in later."""
+        if not self._is_ordered:
+            return
         for source, events in final.items():
             refreshed = self.known[source].refreshed
             own = [event["id"] for event in events if event["sourceNode"] == source and event["id"] not in refreshed]
@@ -137,7 +151,7 @@ class AnswerReference:
         for host in self.known:
             done: list[tuple[float, int]] = []  # when it was answered, with its highest seq
             for asked in self._journal.of("emit"):
-                if asked.host != host or not asked.is_good:
+                if asked.host != host or not asked.is_good or self._journal.may_have_lost(asked):
                     continue
                 new = [each for each in asked.answer["results"] if each["result"] == "new"]
                 seqs = [each["event"]["seq"] for each in new if each["event"] is not None]

@@ -29,12 +29,13 @@ class QueueReference:
     def __init__(self, journal: Journal, host: str, begin: float) -> None:
         self._host = host
         self._begin = begin
-        own = [asked for asked in journal.asked if asked.host == host]
+        every = [asked for asked in journal.asked if asked.host == host]
+        own = [asked for asked in every if not journal.may_have_lost(asked)]
+        self._settled = [asked for asked in every if asked.kind in ("ack", "nack")]
         self._jobs = [asked for asked in own if asked.kind == "job" and asked.is_good]
         self._leases = [lease for asked in own if asked.kind == CLAIM and asked.is_good for lease in _leases_of(asked)]
         self._acks = [asked for asked in own if asked.kind == "ack"]
-        self._nacks = [asked for asked in own if asked.kind == "nack"]
-        self._lists = [asked for asked in own if asked.kind == JOB_LISTING]
+        self._lists = [asked for asked in every if asked.kind == JOB_LISTING]
         self._power = [at for at, what, machine in journal.changes if machine == host and what == "power"]
         self._starts = [at for at, what, machine in journal.changes if machine == host and what == "start"]
 
@@ -67,8 +68,7 @@ class QueueReference:
     def _is_over(self, lease: GivenLease, at: float) -> bool:
         """Return whether the lease may have ended by a time: its worker has returned it, or the node started again."""
         returned = any(
-            lease.lease_id in asked.question["lease_ids"] and asked.asked_at <= at
-            for asked in (*self._nacks, *self._acks)
+            lease.lease_id in asked.question["lease_ids"] and asked.asked_at <= at for asked in self._settled
         )
         return returned or any(lease.asked_at <= start <= at for start in self._starts)
 
@@ -112,7 +112,7 @@ class QueueReference:
             for asked in self._jobs
             for each, seq in zip(asked.question["records"], asked.answer["seqs"], strict=True)
         }
-        perhaps = {seq for ack in self._acks for seq in ack.question["seqs"]}
+        perhaps = {seq for asked in self._settled if asked.kind == "ack" for seq in asked.question["seqs"]}
         done = {seq for ack in self._acks for seq, _ in _done_by(ack)}
         for number, seq in seqs.items():
             if number not in waiting and number not in dead and seq not in perhaps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.world.clock import EPOCH
 from eventd.simulation.world.loop import BEGIN
-from eventd.simulation.world.topology import GROUP, Topology
+from eventd.simulation.world.topology import GROUP, PlannedLink, Topology
 
 
 class TableEvent(NamedTuple):
@@ -113,7 +113,7 @@ class StoredTables:
     def _ranges(self) -> Iterator[Violation]:
         """V8: every record below a cursor that its link carries is in a batch that the peer has acknowledged."""
         for link in self._topology.links:
-            if link.source != self._host:
+            if link.source != self._host or link.is_changed:
                 continue
             name = f"peer:{GROUP}/{link.dest}"
             cursor = self.cursor(link.dest)
@@ -123,15 +123,29 @@ class StoredTables:
             batches = [row for row in self._rows["batches"] if row["cursor"] == name and row["status"] == 200]
             covered = sorted((row["after"], row["upto"]) for row in batches if not row["picked"])
             for event in self._events:
-                if event.position > cursor["position"] or not self._carries(link.dest, event, relay=link.relay):
+                if event.position > cursor["position"] or not self._carries(link, event):
                     continue
                 if not any(after < event.position <= upto for after, upto in covered):
                     yield self._found("V8", f"position {event.position} is below the cursor of {link.dest}, and unsent")
                     break
 
-    def _carries(self, dest: str, event: TableEvent, *, relay: bool) -> bool:
+    def carried(self, link: PlannedLink) -> set[str]:
+        """Return the ids of the stored events that a link from this node carries."""
+        carried = (event for event in self._events if self._carries(link, event))
+        return {event.event["id"] for event in carried}
+
+    def events_of(self, source: str) -> set[str]:
+        """Return the ids of the stored events of a source."""
+        return {event.event["id"] for event in self._events if event.event["sourceNode"] == source}
+
+    def ids(self) -> set[str]:
+        """Return the ids of the stored events."""
+        return {event.event["id"] for event in self._events}
+
+    def _carries(self, link: PlannedLink, event: TableEvent) -> bool:
         source = event.event.get("sourceNode", "")
-        return source != dest and dest not in event.path and (relay or source == self._host)
+        is_meant = link.takes(event.event["type"]) and (link.relay or source == self._host)
+        return is_meant and source != link.dest and link.dest not in event.path
 
     def _receipts(self) -> Iterator[Violation]:
         """V9: a receipt is of its batch, and accounts for every event of it."""
@@ -160,12 +174,24 @@ class StoredTables:
         return next((row for row in self._rows["cursors"] if row["name"] == name), None)
 
 
-def differences(tables: Mapping[str, StoredTables], topology: Topology, at: float) -> Iterator[Violation]:
-    """Yield where the tables of the two nodes of a link contradict each other."""
+def differences(
+    tables: Mapping[str, StoredTables], topology: Topology, at: float, restored: Collection[str] = ()
+) -> Iterator[Violation]:
+    """Yield where the tables of the two nodes of a link contradict each other; `restored`: nodes that were restored."""
     for link in topology.links:
         sender, receiver = tables[link.source], tables[link.dest]
+        missing = sender.carried(link) - receiver.ids()
+        if missing:
+            detail = f"{min(missing)} and {len(missing) - 1} more are stored at {link.source}, and missing"
+            yield Violation("V4", link.dest, detail, at)
+        kept = receiver.events_of(link.source) - sender.ids() if link.source in restored else set()
+        if kept:
+            detail = (
+                f"{link.dest} holds {min(kept)} and {len(kept) - 1} more of {link.source}, which did not get them back"
+            )
+            yield Violation("V38", link.source, detail, at)
         stored = receiver.received_batches(link.source)
-        for row in sender.settled_batches():
+        for row in sender.settled_batches() if link.dest not in restored else ():
             if row["cursor"] == f"peer:{GROUP}/{link.dest}" and row["batch_id"] not in stored:
                 detail = f"{link.source} has a receipt for {row['batch_id']}, which is not stored"
                 yield Violation("V9", link.dest, detail, at)

@@ -15,7 +15,7 @@ from eventd.simulation.checks.violation import Violation
 from eventd.simulation.load.step import LoadStep
 from eventd.simulation.load.topic_list import LISTING
 from eventd.simulation.load.topic_writes import record
-from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.journal import NEW_EPOCHS, Asked, Journal
 
 _DURABLE: Final = "fsync"
 
@@ -43,9 +43,10 @@ class TopicReference:
         self._host = host
         self._begin = begin
         self._power = [at for at, what, machine in journal.changes if what == "power" and machine == host]
-        self._commands = [at for at, what, machine in journal.changes if what == "epoch" and machine == host]
-        self._writes = [_write_of(asked) for asked in _own(journal, "write", host) if asked.is_good]
-        self._emits = [asked for asked in _own(journal, "emit", host) if asked.is_good]
+        self._commands = [at for at, what, machine in journal.changes if what in NEW_EPOCHS and machine == host]
+        kept = [asked for asked in journal.asked if asked.is_good and not journal.may_have_lost(asked)]
+        self._writes = [_write_of(asked) for asked in kept if (asked.kind, asked.host) == ("write", host)]
+        self._emits = [asked for asked in kept if (asked.kind, asked.host) == ("emit", host)]
         self._listings = _own(journal, LISTING, host)
 
     def violations(self) -> Iterator[Violation]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +26,7 @@ class FaultKind(StrEnum):
     DISK = "disk"  # the disk fails, is full, or does not sync
     CLOCK = "clock"  # the wall time is set
     EPOCH = "new epoch"  # the process ends, and the log begins a new epoch, as after a restore
+    RESTORE = "restore"  # the database is copied, and replaced by the copy a while later
     AT_JOB = "at job"  # killed, or without power, when the process has done so many further jobs
     AT_ANSWER = "at answer"  # the same, when a client gets its next answer
 
@@ -32,9 +34,15 @@ class FaultKind(StrEnum):
 AIMED: Final = (FaultKind.AT_JOB, FaultKind.AT_ANSWER)
 OF_PATHS: Final = (FaultKind.WALL, FaultKind.CUT, FaultKind.SLOW)
 """The kinds that concern what goes from one machine to another."""
+RESTORES: Final = ("by command", "by hand")
+"""How a database is replaced: the command lets a new epoch begin; by hand, the node finds out."""
 RATES: Final = (10.0, 10.0, 20.0)
 """The mean number of faults in a run with `USUAL_KINDS` kinds."""
 USUAL_KINDS: Final = 5
+SHARES: Final = {FaultKind.RESTORE: 0.25}
+"""The shares of runs that have a kind, if it is not half of them: less is certain of what a restore may have taken."""
+MOST_RESTORES: Final = 1
+"""The maximum number of restores of a machine in a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +75,25 @@ def draw_faults(streams: ChanceStreams, topology: Topology, seconds: float) -> l
     Half of the kinds, drawn by the seed, are left out: a fault that hides others must not do so in every run.
     """
     # A stream for each kind: a new kind leaves the faults of the others where they are.
-    kinds = [kind for kind in FaultKind if kind not in AIMED and streams.of(f"kind {kind}").random() < 0.5]
+    kinds = [kind for kind in FaultKind if kind not in AIMED and _is_drawn(streams.of(f"kind {kind}"), kind)]
     rate = streams.of("rate").choice(RATES) / (USUAL_KINDS * len(topology.nodes) * seconds)
     faults: list[Fault] = []
     for kind in kinds:
         for host in topology.nodes:
             stream = streams.of(f"fault {kind} {host}")
             times = _times(stream, seconds, rate)
+            if kind is FaultKind.RESTORE:
+                times = itertools.islice(times, MOST_RESTORES)
             faults.extend(_draw(stream, kind, host, topology, at) for at in times)
     for number in range(2):
         stream = streams.of(f"aimed fault {number}")
         at = stream.uniform(0, seconds * 0.8)
         faults.append(_draw(stream, stream.choice(AIMED), stream.choice(topology.nodes), topology, at))
     return sorted(faults, key=lambda fault: fault.at)
+
+
+def _is_drawn(stream: Stream, kind: FaultKind) -> bool:
+    return stream.random() < SHARES.get(kind, 0.5)
 
 
 def _times(stream: Stream, seconds: float, rate: float) -> Iterator[float]:
@@ -110,6 +124,9 @@ def _draw(stream: Stream, kind: FaultKind, host: str, topology: Topology, at: fl
             return Fault(at, kind, host, stream.uniform(0.1, 3.0), mode=stream.choice(("errors", "full", "sync")))
         case FaultKind.CLOCK:
             return Fault(at, kind, host, stream.uniform(0.5, 8.0), amount=stream.choice((-3600, -30, -2, 2, 30, 3600)))
+        case FaultKind.RESTORE:
+            age = stream.choice((0.1, 1.0, 4.0)) * stream.uniform(0.2, 1.5)
+            return Fault(at, kind, host, down, mode=stream.choice(RESTORES), amount=age)
         case FaultKind.FREEZE:
             return Fault(at, kind, host, stream.choice((0.2, 2.0, 12.0)) * stream.uniform(0.5, 1.5))
         case FaultKind.AT_JOB:

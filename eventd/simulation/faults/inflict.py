@@ -10,6 +10,7 @@ from typing import Final
 from eventd.errors import EventdError
 from eventd.simulation.faults.fault import Fault, FaultKind
 from eventd.simulation.world.disk import DiskFault
+from eventd.simulation.world.journal import Restore
 from eventd.simulation.world.machine import JOB_SECONDS, Died, Machine
 from eventd.simulation.world.network import MEAN_SECONDS
 from eventd.simulation.world.path import Path, Wall
@@ -84,6 +85,8 @@ class Misfortune:
         match fault.kind:
             case FaultKind.KILL | FaultKind.POWER | FaultKind.STOP | FaultKind.EPOCH:
                 await self._fell(machine, fault.kind, fault)
+            case FaultKind.RESTORE:
+                await self._restore(machine, fault)
             case FaultKind.AT_JOB:
                 await self._ambush(machine, fault)
             case FaultKind.AT_ANSWER:
@@ -110,6 +113,21 @@ class Misfortune:
             with suppress(Died):  # by another fault
                 await machine.stop()
         await self._world.loop.pause(fault.seconds)
+        await self.start(machine)
+
+    async def _restore(self, machine: Machine, fault: Fault) -> None:
+        """Copy the database now, and replace it by the copy when this is as old as the fault says."""
+        loop, journal = self._world.loop, self._world.journal
+        copy, copied_at, boots = machine.disk.copy(), loop.time(), machine.boots
+        await loop.pause(fault.amount)
+        while machine.name in self._keeping:
+            await loop.pause(AGAIN_SECONDS)
+        self._keeping[machine.name] = None
+        self._count(fault)
+        # After a power loss, the head file may be older than the copy: then only the command begins a new epoch.
+        machine.restore(copy, by_hand=fault.mode == "by hand" and machine.boots == boots)
+        journal.restores.append(Restore(machine.name, copied_at, loop.time()))
+        await loop.pause(fault.seconds)
         await self.start(machine)
 
     async def _ambush(self, machine: Machine, fault: Fault) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from eventd.simulation.load.declarations import Declarations
 from eventd.simulation.load.emits import Emits
 from eventd.simulation.load.follows import Follows
 from eventd.simulation.load.queue_jobs import QueueJobs
@@ -17,8 +18,12 @@ from eventd.simulation.world.world import SimulatedWorld
 
 ALWAYS: Final = Emits()
 """The kind of load that every run has."""
-KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, TopicWrites(), Follows(), QueueJobs())}
+KINDS: Final[dict[str, LoadKind]] = {
+    kind.name: kind for kind in (ALWAYS, TopicWrites(), Follows(), QueueJobs(), Declarations())
+}
 """The kinds of load by their names."""
+SHARES: Final = {Declarations.name: 0.25}
+"""The shares of runs that have a kind, if it is not half of them: with it, less is certain of the order of events."""
 
 
 def draw_load(
@@ -26,9 +31,9 @@ def draw_load(
 ) -> list[LoadStep]:
     """Return the load of all clients, each host and kind from a stream of its own, by time.
 
-    Half of the kinds, drawn by the seed, are left out; with `names`, all others are.
+    About half of the kinds, drawn by the seed, are left out; with `names`, all others are.
     """
-    chosen = names or [name for name in KINDS if streams.of(f"load {name}").random() < 0.5]
+    chosen = names or [name for name in KINDS if streams.of(f"load {name}").random() < SHARES.get(name, 0.5)]
     kinds = [kind for kind in KINDS.values() if kind is ALWAYS or kind.name in chosen]
     steps: list[LoadStep] = []
     for host in topology.nodes:

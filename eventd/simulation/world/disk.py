@@ -14,6 +14,8 @@ from eventd.simulation.world.disk_file import DiskFile
 from eventd.simulation.world.sqlite_disk import SqliteDisks
 from eventd.simulation.world.streams import Stream
 
+DATABASE = "eventd.db"
+"""The name of the database; its other files have this name with a suffix."""
 _VOLATILE = "-shm"
 """The suffix of a file that no restart of the machine leaves."""
 _HEAD = ".head"
@@ -92,6 +94,25 @@ class Disk:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._files[path.name].write(0, path.read_bytes())
         self._files[path.name].sync()
+
+    # --- backups ----------------------------------------------------------------------------------------------------
+
+    def copy(self) -> dict[str, bytes]:
+        """Return a copy of the database as it is between two transactions, by the names of its files."""
+        files = [self.folder / f"{DATABASE}{suffix}" for suffix in ("", "-wal")]
+        return {file.name: file.read_bytes() for file in files if file.exists()}
+
+    def restore(self, copy: dict[str, bytes], *, keeps_head: bool) -> None:
+        """Replace the database, which no process has open, by a copy; the head file stays, or is deleted."""
+        for name in [name for name in (*self._files, *os.listdir(self.folder)) if name.startswith(DATABASE)]:
+            if keeps_head and name.endswith(_HEAD):
+                continue
+            self._files.pop(name, None)
+            self._heads.pop(name, None)
+            (self.folder / name).unlink(missing_ok=True)
+        self._gone.clear()
+        for name, content in copy.items():
+            (self.folder / name).write_bytes(content)
 
     # --- restarts of the machine ----------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+NEW_EPOCHS: Final = ("epoch", "restore by hand")
+"""What happens to a machine so that its log begins a new epoch."""
 CHANGES: Final = ("emit", "write", "job", "claim", "ack", "nack")
 """The kinds of questions whose answers acknowledge something that the node must keep."""
 
@@ -34,6 +36,15 @@ class Asked:
         return 200 <= self.status < 300
 
 
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The database of a machine was replaced, at `restored_at`, by a copy that was made at `copied_at`."""
+
+    host: str
+    copied_at: float
+    restored_at: float
+
+
 @dataclass(slots=True)
 class Journal:
     """The questions of one run, and what happened to its machines as (time, what, host), both in order.
@@ -43,6 +54,7 @@ class Journal:
 
     asked: list[Asked] = field(default_factory=list)
     changes: list[tuple[float, str, str]] = field(default_factory=list)
+    restores: list[Restore] = field(default_factory=list)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
 
     def add(self, asked: Asked) -> None:
@@ -56,14 +68,25 @@ class Journal:
         """Return the questions of one kind, in the order of their answers."""
         return [each for each in self.asked if each.kind == kind]
 
+    def may_have_lost(self, asked: Asked) -> bool:
+        """Return whether a restore may have taken the effect of a question: the copy was made before its answer."""
+        return any(
+            each.host == asked.host and each.copied_at <= asked.answered_at and asked.asked_at <= each.restored_at
+            for each in self.restores
+        )
+
+    def is_restored(self, host: str) -> bool:
+        """Return whether the database of a machine was replaced by a copy."""
+        return any(each.host == host for each in self.restores)
+
     def epochs(self, host: str) -> int:
         """Return how many epochs the log of a machine may have begun.
 
-        One more may begin with each power loss after an operator's: it may bring back the head file of an older epoch.
+        One more may begin with each power loss after one of them: it may bring back the head file of an older epoch.
         """
         own = [what for _, what, name in self.changes if name == host]
-        later = own[own.index("epoch") :] if "epoch" in own else []
-        return 1 + later.count("epoch") + later.count("power")
+        begun = [number for number, what in enumerate(own) if what in NEW_EPOCHS]
+        return 1 + len(begun) + (own[begun[0] :].count("power") if begun else 0)
 
     def count(self, what: str) -> int:
         """Return how often something happened to a machine."""

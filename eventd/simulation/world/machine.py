@@ -11,7 +11,7 @@ from eventd.node.node import Node
 from eventd.runtime.threads import ThreadFactory
 from eventd.settings.loading import load
 from eventd.simulation.world.clock import VirtualClock, WallTime
-from eventd.simulation.world.disk import Disk
+from eventd.simulation.world.disk import DATABASE, Disk
 from eventd.simulation.world.life import Life
 from eventd.simulation.world.loop import VirtualLoop
 from eventd.simulation.world.network import Network, SimulatedSocket
@@ -118,7 +118,7 @@ class Machine:
         settings = load(
             {
                 "data_dir": str(folder),
-                "database_url": f"sqlite:///{folder}/eventd.db",
+                "database_url": f"sqlite:///{folder}/{DATABASE}",
                 "api_listen": f"127.0.0.1:{API_PORT}",
                 "local_socket": "off",
                 "drain_timeout": "2s",
@@ -175,6 +175,16 @@ class Machine:
         self._network.take_down(self.name)
         self.on_change("power", self)
         self.disk.lose_power(self._disks)
+
+    def restore(self, copy: dict[str, bytes], *, by_hand: bool) -> None:
+        """Kill the process, and replace the database by a copy, as the command does, or by hand.
+
+        The command lets a new epoch begin. By hand, the node finds out by its head file.
+        """
+        self.kill()
+        self.disk.restore(copy, keeps_head=by_hand)
+        self.begins_epoch = not by_hand
+        self.on_change("restore by hand" if by_hand else "restore", self)
 
     def freeze(self) -> None:
         """Stop the process without ending it, as SIGSTOP does."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from eventd.simulation.world.machine import PEER_PORT
@@ -10,6 +12,9 @@ from eventd.simulation.world.streams import Stream
 
 GROUP: Final = "edge"
 """The event group of all nodes."""
+VERSION: Final = "federation.routerd.net/v1alpha1"
+STAGES: Final = 3
+"""The stages in which a secret is replaced: the new one verifies, then it signs, then the old one is dropped."""
 SHAPES: Final = {
     "pair": ("ab", "ba"),
     "star": ("ab", "ba", "bc", "cb", "bd", "db"),
@@ -19,16 +24,28 @@ SHAPES: Final = {
 """The links of each shape, the names of their two nodes each."""
 _RELAYS: Final = ("star", "ring")
 """Shapes in which events reach some nodes only through others."""
-_SECRET: Final = "0123456789abcdef0123456789abcdef\n"
+_SECRETS: Final = ("0123456789abcdef0123456789abcdef\n", "fedcba9876543210fedcba9876543210\n")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedLink:
-    """A link from one node to another; with `relay`, it also carries events of other nodes."""
+    """A link from one node to another; with `relay`, it also carries events of other nodes.
+
+    `types`: the types of the events that it carries; empty: all. `is_changed`: its declaration was another one before.
+    """
 
     source: str
     dest: str
     relay: bool
+    types: list[str] = field(default_factory=list)
+    is_changed: bool = False
+
+    def takes(self, event_type: str) -> bool:
+        """Return whether the link carries events of a type."""
+        own = [
+            each for each in self.types if each.removesuffix("*") in (event_type, event_type.partition(".")[0] + ".")
+        ]
+        return not self.types or bool(own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +57,47 @@ class Topology:
     links: list[PlannedLink]
     history: str = "record"
 
-    def reached(self, source: str) -> set[str]:
-        """Return the nodes that events of a node reach by the declared links."""
+    def reached(self, source: str, event_type: str = "") -> set[str]:
+        """Return the nodes that events of a node and a type reach by the declared links; empty: of all types."""
         found = {source}
         ahead = [source]
         while ahead:
             node = ahead.pop()
             for link in self.links:
-                if link.source == node and link.dest not in found and (link.relay or node == source):
+                carried = (link.relay or node == source) and (not event_type or link.takes(event_type))
+                if link.source == node and link.dest not in found and carried:
                     found.add(link.dest)
                     ahead.append(link.dest)
         return found
 
-    def documents(self, node: str, addresses: dict[str, str], secret: str) -> list[dict[str, Any]]:
-        """Return the resources of a node; `secret` is the file of the group's shared secret."""
-        version = "federation.routerd.net/v1alpha1"
-        listen = {"address": addresses[node], "port": PEER_PORT}
-        spec: dict[str, Any] = {"nodeName": node, "listen": listen, "auth": {"secretFile": secret}}
-        spec["history"] = {"mode": self.history}
-        documents = [{"apiVersion": version, "kind": "EventGroup", "metadata": {"name": GROUP}, "spec": spec}]
-        for link in self.links:
-            if link.source != node:
-                continue
-            spec = {"groupRef": GROUP, "nodeName": link.dest, "relay": link.relay}
-            spec["endpoint"] = f"http://{addresses[link.dest]}:{PEER_PORT}"
-            spec["retry"] = {"baseBackoff": "100ms", "maxBackoff": "5s"}
-            spec["limits"] = {"timeout": "5s"}
-            name = {"name": f"{GROUP}-{link.dest}"}
-            documents.append({"apiVersion": version, "kind": "EventPeer", "metadata": name, "spec": spec})
-        return documents
+    def group_document(self, node: str, address: str, secrets: Sequence[str], stage: int = 0) -> dict[str, Any]:
+        """Return the group of a node as a resource.
+
+        `secrets` are the files of shared secrets, of which the second one replaces the first one in `STAGES`.
+        """
+        listen = {"address": address, "port": PEER_PORT}
+        spec: dict[str, Any] = {"nodeName": node, "listen": listen, "history": {"mode": self.history}}
+        spec["auth"] = {"secretFile": secrets[0]} if stage < STAGES else {}
+        if stage:
+            key = {"id": f"{GROUP}-2", "owner": "*", "secretFile": secrets[1]}
+            spec["auth"]["keys"] = [key | {"state": "pending" if stage == 1 else "active"}]
+        return {"apiVersion": VERSION, "kind": "EventGroup", "metadata": {"name": GROUP}, "spec": spec}
+
+    def links_from(self, node: str) -> list[PlannedLink]:
+        """Return the links that begin at a node."""
+        return [link for link in self.links if link.source == node]
+
+
+def peer_document(link: PlannedLink, address: str) -> dict[str, Any]:
+    """Return a link as a resource of the node where it begins; `address` is that of its peer."""
+    spec: dict[str, Any] = {"groupRef": GROUP, "nodeName": link.dest, "relay": link.relay}
+    spec["endpoint"] = f"http://{address}:{PEER_PORT}"
+    spec["retry"] = {"baseBackoff": "100ms", "maxBackoff": "5s"}
+    spec["limits"] = {"timeout": "5s"}
+    if link.types:
+        spec["types"] = link.types
+    name = {"name": f"{GROUP}-{link.dest}"}
+    return {"apiVersion": VERSION, "kind": "EventPeer", "metadata": name, "spec": spec}
 
 
 def draw_topology(stream: Stream) -> Topology:
@@ -81,12 +110,13 @@ def draw_topology(stream: Stream) -> Topology:
     return Topology(shape, nodes, [PlannedLink(pair[0], pair[1], relay) for pair in pairs], history)
 
 
-def write_secret(folder: Any) -> str:
-    """Write the file of the shared secret; return its path."""
-    file = folder / "secret"
-    file.write_text(_SECRET)
-    file.chmod(0o600)
-    return str(file)
+def write_secrets(folder: Path) -> list[str]:
+    """Write the files of the shared secrets; return their paths."""
+    files = [folder / f"secret-{number}" for number in range(len(_SECRETS))]
+    for file, secret in zip(files, _SECRETS, strict=True):
+        file.write_text(secret)
+        file.chmod(0o600)
+    return [str(file) for file in files]
 
 
 def client_of(node: str) -> str:

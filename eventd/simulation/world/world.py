@@ -19,7 +19,7 @@ from eventd.simulation.world.pools import SimulatedPool
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.sqlite_disk import sqlite_disks
 from eventd.simulation.world.streams import ChanceStreams
-from eventd.simulation.world.topology import Topology, client_of, write_secret
+from eventd.simulation.world.topology import Topology, client_of, peer_document, write_secrets
 
 SKEW_SECONDS: Final = 1.0
 """By how much the wall times of machines without a fault differ at most, from the true one."""
@@ -42,7 +42,7 @@ class SimulatedWorld:
         self.disks = sqlite_disks()
         self.machines = {name: self._make_machine(name) for name in topology.nodes}
         self.clients = {name: self._make_client(machine) for name, machine in self.machines.items()}
-        self.secret = write_secret(folder)
+        self.secrets = write_secrets(folder)
 
     def _make_machine(self, name: str) -> Machine:
         clocks = self.streams.of(f"clock {name}")
@@ -70,8 +70,16 @@ class SimulatedWorld:
 
     def documents(self, node: str) -> list[dict[str, Any]]:
         """Return the resources of a node."""
-        addresses = {name: machine.address for name, machine in self.machines.items()}
-        return self.topology.documents(node, addresses, self.secret)
+        links = self.topology.links_from(node)
+        return [self.group_document(node), *(peer_document(link, self.address(link.dest)) for link in links)]
+
+    def group_document(self, node: str, stage: int = 0) -> dict[str, Any]:
+        """Return the group of a node as a resource; `stage`: how far the replacement of its secret is."""
+        return self.topology.group_document(node, self.address(node), self.secrets, stage)
+
+    def address(self, node: str) -> str:
+        """Return the address of a node."""
+        return self.machines[node].address
 
     def start(self, work: Any) -> asyncio.Task[Any]:
         """Start a coroutine of the simulation itself."""
