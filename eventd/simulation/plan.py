@@ -16,7 +16,8 @@ from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import Topology, client_of, draw_topology
 
 RESTORABLE: Final = ("emit", "write", "follow", "queue")
-"""The kinds of load whose checks know what a restore may take: a run with others has none."""
+"""The kinds of load whose checks know what a restore may take. A run with others has none, nor has one with v1, by which
+a sender does not learn that its peer was restored."""
 LENGTHS: Final = (6.0, 12.0, 30.0)
 """The lengths of loads, in seconds."""
 
@@ -48,7 +49,7 @@ def draw_plan(seed: int, kinds: Collection[str] = ()) -> SimulationPlan:
     seconds = streams.of("length").choices(LENGTHS, (5, 3, 1))[0]
     load = draw_load(streams, topology, seconds, kinds)
     faults = draw_faults(streams, topology, seconds)
-    if not {step.kind for step in load} <= {*RESTORABLE}:
+    if topology.speaks_v1 or not {step.kind for step in load} <= {*RESTORABLE}:
         faults = [fault for fault in faults if fault.kind != FaultKind.RESTORE]
     return SimulationPlan(seed, topology, load, faults)
 

@@ -19,8 +19,10 @@ from aiohttp import web_app
 
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.checks.branches import count_branches
+from eventd.simulation.checks.calls import counted_calls
 from eventd.simulation.checks.follows import FollowReference
 from eventd.simulation.checks.queues import QueueReference
+from eventd.simulation.checks.replays import replay_violations
 from eventd.simulation.checks.rest import NoRest, await_rest, list_all
 from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import TopicReference, losable_epochs
@@ -90,7 +92,7 @@ class SimulationRun:
     def play(self) -> SimulationResult:
         """Play the plan, check everything, and return what was found."""
         found = self.result
-        with _errors_logged() as errors, self.world.running() as run:
+        with _errors_logged() as errors, counted_calls() as calls, self.world.running() as run:
             try:
                 final = run(self._live())
                 run(self._stop())
@@ -103,7 +105,7 @@ class SimulationRun:
             except Exception as error:
                 self._violate("V31", "all", f"{type(error).__name__}: {error}")
             found.violations += self._unhandled(errors)
-            found.branches = count_branches(self.world.machines.values())
+            found.branches = count_branches(self.world.machines.values(), self.world.journal, calls)
         self._figures()
         return found
 
@@ -151,6 +153,7 @@ class SimulationRun:
     def _judge(self, final: dict[str, list[dict[str, Any]]]) -> list[Violation]:
         topology = self.world.topology
         found = list(self._reference().violations(final))
+        found += replay_violations(self.world.journal, BEGIN)
         for name in topology.nodes:
             found += TopicReference(self.world.journal, name, BEGIN).violations()
             found += FollowReference(self.world.journal, name, BEGIN).violations()

@@ -42,7 +42,7 @@ class AnswerReference:
         self._topology = topology
         self._begin = begin
         self._types: dict[str, str] = {}  # of events, by their ids
-        self._is_ordered = not journal.of(DECLARE)
+        self._is_ordered = not (journal.of(DECLARE) or topology.speaks_v1)
         for asked in journal.of("emit"):
             self._take(asked)
 

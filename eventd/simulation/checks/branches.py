@@ -12,6 +12,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from eventd.simulation.checks.calls import CALLS
+from eventd.simulation.load.queue_jobs import CLAIM
+from eventd.simulation.world.journal import Journal
 from eventd.simulation.world.machine import Machine
 
 _PREFIX: Final = "routerd_eventd_"
@@ -36,14 +39,20 @@ RARE: Final[Mapping[str, tuple[str, ...]]] = {
     "consistency proven": ("operation prove_consistency",),
     "pending proof settled": ("operation settle_pending",),
     "older copy found": ("history_findings older_copy",),
+    **{branch: (f"call {branch}",) for branch in CALLS},
+    "lease taken over": ("journal redelivered",),
+    "write-ahead log begun anew": ("disk restarts",),
 }
 """The branches that matter, by name, with what is counted for each."""
 
 
-def count_branches(machines: Iterable[Machine]) -> dict[str, int]:
-    """Return how often the processes of these machines have taken each rare branch."""
-    found: Counter[str] = Counter()
+def count_branches(machines: Iterable[Machine], journal: Journal, calls: Counter[str]) -> dict[str, int]:
+    """Return how often the processes of these machines have taken each rare branch; `calls`: see `counted_calls`."""
+    found: Counter[str] = Counter({f"call {branch}": times for branch, times in calls.items()})
+    claimed = [job for asked in journal.of(CLAIM) if asked.is_good for job in asked.answer["claimed"]]
+    found["journal redelivered"] = sum(job["deliveries"] > 1 for job in claimed)
     for machine in machines:
+        found["disk restarts"] += machine.disk.restarts
         for pool in machine.pools:
             for name, times in pool.operations.items():
                 found[f"operation {name}"] += times

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from eventd.simulation.world.proxy import ANSWERS
 from eventd.simulation.world.streams import ChanceStreams, Stream
 from eventd.simulation.world.topology import Topology, client_of
 
@@ -26,16 +27,29 @@ class FaultKind(StrEnum):
     DISK = "disk"  # the disk fails, is full, or does not sync
     CLOCK = "clock"  # the wall time is set
     EPOCH = "new epoch"  # the process ends, and the log begins a new epoch, as after a restore
+    FLIP = "flip"  # bits change on the way between two nodes
+    PROXY = "proxy"  # a proxy answers in the place of a node
     RESTORE = "restore"  # the database is copied, and replaced by the copy a while later
+    REPLAY = "replay"  # an adversary sends a recorded request again, as it was or changed
     AT_JOB = "at job"  # killed, or without power, when the process has done so many further jobs
     AT_ANSWER = "at answer"  # the same, when a client gets its next answer
 
 
 AIMED: Final = (FaultKind.AT_JOB, FaultKind.AT_ANSWER)
-OF_PATHS: Final = (FaultKind.WALL, FaultKind.CUT, FaultKind.SLOW)
+OF_PATHS: Final = (FaultKind.WALL, FaultKind.CUT, FaultKind.SLOW, FaultKind.FLIP, FaultKind.PROXY)
 """The kinds that concern what goes from one machine to another."""
 RESTORES: Final = ("by command", "by hand")
 """How a database is replaced: the command lets a new epoch begin; by hand, the node finds out."""
+REPLAYS: Final = (
+    "again",
+    "again",
+    "to another node",
+    "in another group",
+    "of another time",
+    "cut",
+    "with another body",
+)
+"""How a recorded request is sent."""
 RATES: Final = (10.0, 10.0, 20.0)
 """The mean number of faults in a run with `USUAL_KINDS` kinds."""
 USUAL_KINDS: Final = 5
@@ -124,9 +138,17 @@ def _draw(stream: Stream, kind: FaultKind, host: str, topology: Topology, at: fl
             return Fault(at, kind, host, stream.uniform(0.1, 3.0), mode=stream.choice(("errors", "full", "sync")))
         case FaultKind.CLOCK:
             return Fault(at, kind, host, stream.uniform(0.5, 8.0), amount=stream.choice((-3600, -30, -2, 2, 30, 3600)))
+        case FaultKind.FLIP:
+            return Fault(at, kind, host, stream.uniform(0.5, 5.0), other, amount=stream.choice((0.02, 0.2)))
+        case FaultKind.PROXY:
+            return Fault(at, kind, host, stream.uniform(0.5, 5.0), other, stream.choice(tuple(ANSWERS)))
         case FaultKind.RESTORE:
             age = stream.choice((0.1, 1.0, 4.0)) * stream.uniform(0.2, 1.5)
             return Fault(at, kind, host, down, mode=stream.choice(RESTORES), amount=age)
+        case FaultKind.REPLAY:
+            return Fault(
+                at, kind, host, 0.0, other, stream.choice(REPLAYS), number=stream.randrange(stream.choice((1, 100)))
+            )
         case FaultKind.FREEZE:
             return Fault(at, kind, host, stream.choice((0.2, 2.0, 12.0)) * stream.uniform(0.5, 1.5))
         case FaultKind.AT_JOB:

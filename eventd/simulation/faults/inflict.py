@@ -8,10 +8,11 @@ from contextlib import suppress
 from typing import Final
 
 from eventd.errors import EventdError
+from eventd.simulation.faults.adversary import Adversary
 from eventd.simulation.faults.fault import Fault, FaultKind
 from eventd.simulation.world.disk import DiskFault
 from eventd.simulation.world.journal import Restore
-from eventd.simulation.world.machine import JOB_SECONDS, Died, Machine
+from eventd.simulation.world.machine import JOB_SECONDS, PEER_PORT, Died, Machine
 from eventd.simulation.world.network import MEAN_SECONDS
 from eventd.simulation.world.path import Path, Wall
 from eventd.simulation.world.world import SimulatedWorld
@@ -39,6 +40,7 @@ class Misfortune:
         """The machines whose disks have failed."""
         self._world = world
         self._faults = faults
+        self._adversary = Adversary(world) if any(each.kind == FaultKind.REPLAY for each in faults) else None
         self._keeping: dict[str, None] = {}  # machines that are down on purpose
 
     async def strike(self) -> None:
@@ -87,6 +89,9 @@ class Misfortune:
                 await self._fell(machine, fault.kind, fault)
             case FaultKind.RESTORE:
                 await self._restore(machine, fault)
+            case FaultKind.REPLAY:
+                if self._adversary is not None and await self._adversary.replay(fault):
+                    self._count(fault)
             case FaultKind.AT_JOB:
                 await self._ambush(machine, fault)
             case FaultKind.AT_ANSWER:
@@ -214,6 +219,15 @@ class Misfortune:
                 path = network.path(machine.name, fault.other)
                 path.mean = fault.amount
                 return lambda: setattr(path, "mean", MEAN_SECONDS)
+            case FaultKind.FLIP:
+                path = network.path(machine.name, fault.other)
+                path.flip = fault.amount
+                return lambda: setattr(path, "flip", 0.0)
+            case FaultKind.PROXY:
+                way = machine.name, fault.other, PEER_PORT
+                network.proxies[way] = fault.mode
+                network.break_present(machine.name, fault.other)
+                return lambda: network.end_proxy(*way)
             case FaultKind.SLOW_DISK:
                 machine.job_seconds = fault.amount
                 return lambda: setattr(machine, "job_seconds", JOB_SECONDS)

@@ -54,6 +54,8 @@ class ConnectionEnd(asyncio.Transport):
         self.life = life
         self.path = path
         self.protocol: asyncio.BaseProtocol | None = None
+        self.on_write: Callable[[bytes], None] | None = None
+        """Called with all that is written here: what somebody sees who listens on the wire."""
         self.is_over = False
         """Whether nothing arrives here any more."""
         self._network = network
@@ -113,6 +115,8 @@ class ConnectionEnd(asyncio.Transport):
         if self._closing or self.is_over or not data:
             return
         whole = bytes(data)
+        if self.on_write is not None:
+            self.on_write(whole)
         self._on_the_way += len(whole)
         for delay, piece in self.path.carry(whole):
             if piece is None:  # the connection breaks here

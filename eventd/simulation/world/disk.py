@@ -60,6 +60,11 @@ class Disk:
         self.folder = root / "0"
         self.folder.mkdir(parents=True)
 
+    @property
+    def restarts(self) -> int:
+        """Return how often the present write-ahead logs were begun anew over their old frames."""
+        return sum(file.restarts for file in self._files.values())
+
     # --- called for SQLite ----------------------------------------------------------------------------------------
 
     def opened(self, path: str) -> DiskFile:

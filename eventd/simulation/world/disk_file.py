@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 from eventd.simulation.world.streams import Stream
 
+WAL_HEAD: Final = 32
+"""Bytes of the head of a write-ahead log."""
 SECTORS: Final = (512, 4096)
 """Bytes that a disk writes as a whole."""
 
@@ -34,9 +36,13 @@ class DiskFile:
     pending: list[PendingWrite] = field(default_factory=list)
     is_named: bool = False
     forgotten: int = 0
+    restarts: int = 0
+    """How often a write-ahead log was begun anew over its old frames."""
 
     def write(self, offset: int, data: bytes) -> None:
         """Note a write that the disk may not have yet."""
+        if offset == 0 and len(data) == WAL_HEAD < len(self.image):
+            self.restarts += 1
         self.pending.append(PendingWrite(offset, data))
 
     def truncate(self, size: int) -> None:

@@ -15,6 +15,7 @@ from eventd.simulation.world.connection import ConnectionEnd
 from eventd.simulation.world.life import Life
 from eventd.simulation.world.loop import VirtualLoop
 from eventd.simulation.world.path import Path, Wall
+from eventd.simulation.world.proxy import ProxyConnection
 from eventd.simulation.world.streams import ChanceStreams
 
 MEAN_SECONDS: Final = 0.004
@@ -77,7 +78,12 @@ class Network:
     def __init__(self, loop: VirtualLoop, streams: ChanceStreams) -> None:
         self.loop = loop
         self.context = contextvars.Context()
+        self.on_connect: Callable[[ConnectionEnd, int], None] = _nothing
+        """Called with the end of each new connection that connects, and the port that it connects to."""
         self.paths: dict[tuple[str, str], Path] = {}
+        self.proxies: dict[tuple[str, str, int], str] = {}
+        """What a proxy answers to connections, by source, destination and port."""
+        self._proxy: Life | None = None
         self._streams = streams
         self._hosts: dict[str, str] = {}  # by address
         self._down: dict[str, None] = {}
@@ -101,8 +107,10 @@ class Network:
 
     def calm(self) -> None:
         """End every fault of the network."""
+        for way in list(self.proxies):
+            self.end_proxy(*way)
         for path in self.paths.values():
-            path.wall, path.cut, path.mean = Wall.NONE, 0.0, MEAN_SECONDS
+            path.wall, path.cut, path.flip, path.mean = Wall.NONE, 0.0, 0.0, MEAN_SECONDS
 
     def is_up(self, host: str) -> bool:
         """Return whether a machine answers at all."""
@@ -146,6 +154,9 @@ class Network:
         dest = self._hosts.get(host)
         if dest is None:
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        answer = self.proxies.get((life.host, dest, port))
+        if answer is not None:
+            return self._join(life, make, self._proxy_server(answer), (host, port))
         there, back = self.path(life.host, dest), self.path(dest, life.host)
         await self.loop.pause(there.delay())
         if not self.is_up(dest) or there.is_lost() or back.is_lost():
@@ -157,6 +168,16 @@ class Network:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         return self._join(life, make, server, (host, port))
 
+    def end_proxy(self, source: str, dest: str, port: int) -> None:
+        """Let connections pass again, and reset those to the proxy."""
+        if self.proxies.pop((source, dest, port), None) is not None:
+            self.break_present(source, "proxy")
+
+    def _proxy_server(self, answer: str) -> SimulatedServer:
+        if self._proxy is None:
+            self._proxy = Life("proxy", 1, self.add("proxy"))
+        return SimulatedServer(self, self._proxy, lambda: ProxyConnection(answer), (self._proxy.address, 0))
+
     def _join(
         self, life: Life, make: Callable[[], asyncio.BaseProtocol], server: SimulatedServer, place: tuple[str, int]
     ) -> tuple[ConnectionEnd, asyncio.BaseProtocol]:
@@ -164,6 +185,7 @@ class Network:
         near = ConnectionEnd(self, life, self.path(life.host, server.life.host), (own, place))
         far = ConnectionEnd(self, server.life, self.path(server.life.host, life.host), (place, own))
         near.other, far.other = far, near
+        self.on_connect(near, place[1])
         for end in (near, far):
             self._ends.setdefault(end.life, []).append(end)
 
@@ -192,3 +214,7 @@ class Network:
             for end in ends:
                 if not end.is_over and {life.host, end.other.life.host} == {first, second}:
                     self.loop.call_soon(end.break_off, context=life.context())
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing when a connection is made."""

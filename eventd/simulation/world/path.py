@@ -27,7 +27,8 @@ class Wall(StrEnum):
 class Path:
     """The way from the machine `source` to the machine `dest`. Faults set its fields.
 
-    `mean` is the mean delay in seconds, `cut` the share of writes that break the connection in their middle.
+    `mean` is the mean delay in seconds, `cut` the share of writes that break the connection in their middle, `flip` that
+    of writes that arrive with a bit changed.
     """
 
     def __init__(self, source: str, dest: str, stream: Stream, mean: float) -> None:
@@ -35,6 +36,7 @@ class Path:
         self.dest = dest
         self.mean = mean
         self.cut = 0.0
+        self.flip = 0.0
         self.wall = Wall.NONE
         self._stream = stream
 
@@ -52,6 +54,8 @@ class Path:
         broken = self.wall in (Wall.REFUSE, Wall.BREAK) or self._stream.random() < self.cut
         if broken:
             data = data[: self._stream.randrange(len(data) + 1)]
+        if data and self.flip and self._stream.random() < self.flip:
+            data = _flipped(data, self._stream.randrange(8 * len(data)))
         if data and self._stream.random() < PIECES:
             for _ in range(self._stream.randint(1, 3)):
                 at = self._stream.randrange(len(data) + 1)
@@ -64,3 +68,9 @@ class Path:
             yield self.delay(), data
         if broken:
             yield self.delay(), None
+
+
+def _flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ SHAPES: Final = {
 """The links of each shape, the names of their two nodes each."""
 _RELAYS: Final = ("star", "ring")
 """Shapes in which events reach some nodes only through others."""
+V1_SHARE: Final = 0.1
+"""The share of runs with a link that speaks v1."""
 _SECRETS: Final = ("0123456789abcdef0123456789abcdef\n", "fedcba9876543210fedcba9876543210\n")
 
 
@@ -31,6 +33,7 @@ _SECRETS: Final = ("0123456789abcdef0123456789abcdef\n", "fedcba9876543210fedcba
 class PlannedLink:
     """A link from one node to another; with `relay`, it also carries events of other nodes.
 
+    `protocol` is `v1` for a peer that is declared so; `auto` lets the nodes speak v2.
     `types`: the types of the events that it carries; empty: all. `is_changed`: its declaration was another one before.
     """
 
@@ -38,6 +41,7 @@ class PlannedLink:
     dest: str
     relay: bool
     types: list[str] = field(default_factory=list)
+    protocol: str = "auto"
     is_changed: bool = False
 
     def takes(self, event_type: str) -> bool:
@@ -83,6 +87,11 @@ class Topology:
             spec["auth"]["keys"] = [key | {"state": "pending" if stage == 1 else "active"}]
         return {"apiVersion": VERSION, "kind": "EventGroup", "metadata": {"name": GROUP}, "spec": spec}
 
+    @property
+    def speaks_v1(self) -> bool:
+        """Return whether a link speaks v1, which keeps neither ranges nor the order of events."""
+        return any(link.protocol == "v1" for link in self.links)
+
     def links_from(self, node: str) -> list[PlannedLink]:
         """Return the links that begin at a node."""
         return [link for link in self.links if link.source == node]
@@ -94,6 +103,7 @@ def peer_document(link: PlannedLink, address: str) -> dict[str, Any]:
     spec["endpoint"] = f"http://{address}:{PEER_PORT}"
     spec["retry"] = {"baseBackoff": "100ms", "maxBackoff": "5s"}
     spec["limits"] = {"timeout": "5s"}
+    spec["protocol"] = link.protocol
     if link.types:
         spec["types"] = link.types
     name = {"name": f"{GROUP}-{link.dest}"}
@@ -107,7 +117,11 @@ def draw_topology(stream: Stream) -> Topology:
     relay = shape in _RELAYS or stream.random() < 0.3
     nodes = sorted({name for pair in pairs for name in pair})
     history = "record" if stream.random() < 0.8 else "off"
-    return Topology(shape, nodes, [PlannedLink(pair[0], pair[1], relay) for pair in pairs], history)
+    links = [PlannedLink(pair[0], pair[1], relay) for pair in pairs]
+    if stream.random() < V1_SHARE:
+        changed = stream.randrange(len(links))
+        links[changed] = replace(links[changed], protocol="v1")
+    return Topology(shape, nodes, links, history)
 
 
 def write_secrets(folder: Path) -> list[str]:
