@@ -16,8 +16,8 @@ from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import Topology, client_of, draw_topology
 
 RESTORABLE: Final = ("emit", "write", "follow", "queue")
-"""The kinds of load whose checks know what a restore may take. A run with others has none, nor has one with v1, by which
-a sender does not learn that its peer was restored."""
+"""The kinds of load whose checks know what a restore may take. A run with others has no restore, and neither has one
+with v1, by which a sender does not learn that its peer was restored."""
 LENGTHS: Final = (6.0, 12.0, 30.0)
 """The lengths of loads, in seconds."""
 

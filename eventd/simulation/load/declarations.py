@@ -74,6 +74,8 @@ async def settle_declarations(world: SimulatedWorld, steps: Sequence[LoadStep]) 
     last = _last_of(steps)
     if not last:
         return
+    if any("stage" in step.data for step in last.values()):  # then all nodes replace their secrets
+        last |= {(host, ""): LoadStep(0.0, DECLARE, host, {"stage": STAGES}) for host in world.topology.nodes}
     await world.loop.pause(_LATE_SECONDS)
     for step in last.values():
         client = world.clients[step.host]

@@ -206,11 +206,11 @@ class Machine:
             if database.read_now(pending):
                 database.write_now(upgrade, now=1)
             if self.begins_epoch:
-                self.begins_epoch = False
+                self.on_change("epoch", self)  # also if the disk fails: it may have begun
                 database.write_now(renew_epoch)
                 if database.path is not None:
                     forget_head(database.path)
-                self.on_change("epoch", self)
+                self.begins_epoch = False
         finally:
             database.close()
 

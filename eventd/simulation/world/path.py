@@ -27,8 +27,8 @@ class Wall(StrEnum):
 class Path:
     """The way from the machine `source` to the machine `dest`. Faults set its fields.
 
-    `mean` is the mean delay in seconds, `cut` the share of writes that break the connection in their middle, `flip` that
-    of writes that arrive with a bit changed.
+    `mean` is the mean delay in seconds, `cut` the share of writes that break the connection in their middle, and `flip`
+    the share of writes that arrive with a bit changed.
     """
 
     def __init__(self, source: str, dest: str, stream: Stream, mean: float) -> None:

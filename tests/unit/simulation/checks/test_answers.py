@@ -7,17 +7,23 @@ from typing import Any
 import pytest
 
 from eventd.simulation.checks.answers import AnswerReference
-from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.journal import Asked, Journal, Restore
 from eventd.simulation.world.topology import PlannedLink, Topology
 
 TOPOLOGY = Topology("pair", ["a", "b"], [PlannedLink("a", "b", relay=False), PlannedLink("b", "a", relay=False)])
 
 
 def emitted(
-    *ids: str, host: str = "a", at: float = 1.0, answered: float = 1.1, seq: int = 1, status: int = 200
+    *ids: str,
+    host: str = "a",
+    at: float = 1.0,
+    answered: float = 1.1,
+    seq: int = 1,
+    status: int = 200,
+    kind: str = "door.open",
 ) -> Asked:
     """Return an emit that was answered with these new events from `seq` on, or not answered (status 0)."""
-    question = {"events": [{"id": name} for name in ids]}
+    question = {"events": [{"id": name, "type": kind} for name in ids]}
     results = [{"id": name, "result": "new", "event": {"seq": seq + at}} for at, name in enumerate(ids)]
     return Asked("emit", host, at, answered, status, question, {"results": results} if status else None)
 
@@ -82,6 +88,32 @@ def test_a_lower_seq_for_a_later_emit_is_named() -> None:
 def test_emits_that_overlap_may_have_either_order() -> None:
     known = journal(emitted("a-1", seq=2), emitted("a-2", at=1.05, answered=2.1, seq=1))
     assert found(known, a=listed("a-2", "a-1"), b=listed("a-2", "a-1")) == []
+
+
+def test_a_restore_may_take_what_was_acknowledged_after_the_copy_and_nothing_else() -> None:
+    known = journal(
+        emitted("a-1"), emitted("a-2", at=2.0, answered=2.1, seq=2), emitted("a-3", at=6.0, answered=6.1, seq=2)
+    )
+    known.restores.append(Restore("a", copied_at=1.5, restored_at=3.0))
+    assert found(known, a=listed("a-1", "a-3"), b=listed("a-1", "a-3")) == []
+    assert found(known, a=listed("a-1", "a-3"), b=listed("a-1", "a-2", "a-3")) == []
+    assert found(known, a=listed("a-3"), b=listed("a-1", "a-3")) == [("V3", "a")]
+    assert ("V4", "b") in found(known, a=listed("a-1", "a-3"), b=listed("a-1"))
+
+
+def test_a_restore_of_another_node_takes_nothing_here() -> None:
+    known = journal(emitted("a-1"), emitted("a-2", at=2.0, answered=2.1, seq=2))
+    known.restores.append(Restore("b", copied_at=1.5, restored_at=3.0))
+    assert found(known, a=listed("a-1"), b=listed("a-1", "a-2")) == [("V3", "a")]
+
+
+def test_a_link_that_was_declared_anew_carries_what_its_last_declaration_says() -> None:
+    doors = PlannedLink("a", "b", relay=False, types=["door.*"])
+    known = journal(emitted("a-1", kind="door.open"), emitted("a-2", at=2.0, answered=2.1, seq=2, kind="power.lost"))
+    declared = AnswerReference(known, Topology("pair", ["a", "b"], [doors]), 0.0)
+    assert [*declared.violations({"a": listed("a-1", "a-2"), "b": listed("a-1")})] == []
+    [missing] = declared.violations({"a": listed("a-1", "a-2"), "b": listed("a-2")})
+    assert (missing.invariant, missing.host) == ("V4", "b")
 
 
 def test_resources_that_a_node_took_and_does_not_know_any_more_are_named() -> None:

@@ -1,0 +1,36 @@
+"""The checks of an adversary: a request that is known, or was changed, must be refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventd.simulation.checks.replays import replay_violations
+from eventd.simulation.faults.adversary import REPLAY, Replay
+from eventd.simulation.world.journal import Asked, Journal, Restore
+
+
+def journal(mode: str, status: int, *, was_answered_at: float = 1.0) -> Journal:
+    replay = Replay(mode, "/v2/events", was_answered_at)
+    return Journal([Asked(REPLAY, "b", 5.0, 5.1, status, replay, None)])
+
+
+@pytest.mark.parametrize(
+    ("mode", "status"), [("again", 409), ("cut", 400), ("to another node", 401), ("again", 0), ("cut", 503)]
+)
+def test_a_refused_request_violates_nothing(mode: str, status: int) -> None:
+    assert [*replay_violations(journal(mode, status), 0.0)] == []
+
+
+@pytest.mark.parametrize(("mode", "status"), [("again", 200), ("cut", 200), ("in another group", 500)])
+def test_a_request_that_is_not_refused_is_named(mode: str, status: int) -> None:
+    assert [each.invariant for each in replay_violations(journal(mode, status), 0.0)] == ["V17"]
+
+
+def test_a_request_that_its_receiver_had_not_answered_may_have_its_effect() -> None:
+    assert [*replay_violations(journal("again", 200, was_answered_at=0.0), 0.0)] == []
+
+
+def test_a_restored_node_may_have_lost_that_it_had_answered() -> None:
+    known = journal("again", 200)
+    known.restores.append(Restore("b", copied_at=0.5, restored_at=3.0))
+    assert [*replay_violations(known, 0.0)] == []
