@@ -97,7 +97,7 @@ def test_a_restore_may_take_what_was_acknowledged_after_the_copy_and_nothing_els
     known.restores.append(Restore("a", copied_at=1.5, restored_at=3.0))
     assert found(known, a=listed("a-1", "a-3"), b=listed("a-1", "a-3")) == []
     assert found(known, a=listed("a-1", "a-3"), b=listed("a-1", "a-2", "a-3")) == []
-    assert found(known, a=listed("a-3"), b=listed("a-1", "a-3")) == [("V3", "a")]
+    assert ("V3", "a") in found(known, a=listed("a-3"), b=listed("a-1", "a-3"))
     assert ("V4", "b") in found(known, a=listed("a-1", "a-3"), b=listed("a-1"))
 
 
