@@ -9,11 +9,11 @@ from typing import Final
 import msgspec
 
 from eventd.errors import Invalid
-from eventd.simulation.faults.fault import OF_PATHS, Fault, FaultKind, draw_faults
+from eventd.simulation.faults.fault import OF_PATHS, USUAL, Fault, FaultKind, draw_faults
 from eventd.simulation.load.kinds import KINDS, draw_load
 from eventd.simulation.load.step import LoadStep
 from eventd.simulation.world.streams import ChanceStreams
-from eventd.simulation.world.topology import Topology, client_of, draw_topology
+from eventd.simulation.world.topology import Topology, client_of, draw_topology, with_v1
 
 RESTORABLE: Final = ("emit", "write", "follow", "queue")
 """The kinds of load whose checks know what a restore may take. A run with others has no restore, and neither has one
@@ -43,12 +43,17 @@ class SimulationPlan:
 
 
 def draw_plan(seed: int, kinds: Collection[str] = ()) -> SimulationPlan:
-    """Return the plan of a seed: the same on every machine. With `kinds`, it has these kinds of load."""
+    """Return the plan of a seed: the same on every machine.
+
+    With `kinds`, it has these kinds of load, and otherwise only what is `USUAL`: for tests that know what to look for.
+    """
     streams = ChanceStreams(seed)
     topology = draw_topology(streams.of("topology"))
+    if not kinds:
+        topology = with_v1(streams.of("v1"), topology)
     seconds = streams.of("length").choices(LENGTHS, (5, 3, 1))[0]
     load = draw_load(streams, topology, seconds, kinds)
-    faults = draw_faults(streams, topology, seconds)
+    faults = draw_faults(streams, topology, seconds, USUAL if kinds else FaultKind)
     if topology.speaks_v1 or not {step.kind for step in load} <= {*RESTORABLE}:
         faults = [fault for fault in faults if fault.kind != FaultKind.RESTORE]
     return SimulationPlan(seed, topology, load, faults)

@@ -42,7 +42,8 @@ APPLY_SECONDS = 60.0
 """Virtual seconds in which the nodes must take their resources."""
 _FIELDS = ("kind", "peer")
 """The fields of a log line that are shown with it."""
-_ROLLED_BACK = "eventd.history: history finding: rolled_back "
+_TRUE_OF_RESTORED = ("eventd.history: history finding: rolled_back ", "eventd.history: history is an older copy: ")
+"""The errors that other nodes log of one that was restored, and that it logs itself, by their beginnings."""
 LEAST_ACKNOWLEDGED = 0.8
 """The share of the planned units that must be acknowledged for a run to count."""
 
@@ -186,7 +187,8 @@ class SimulationRun:
         at = self.world.loop.time() - BEGIN
         yield from (Violation("V31", "all", text, at) for text in self.world.lost)
         # A restored node continues from fewer leaves than its peers have seen, which is what they find.
-        true = [f"{_ROLLED_BACK}{name}" for name in self.plan.topology.nodes if self.world.journal.is_restored(name)]
+        restored = [name for name in self.plan.topology.nodes if self.world.journal.is_restored(name)]
+        true = [f"{finding}{name}" for name in restored for finding in _TRUE_OF_RESTORED]
         if not self.misfortune.bad_disks:
             yield from (Violation("V31", "all", text, at) for text in errors if text not in true)
 
@@ -250,14 +252,20 @@ def _errors_logged() -> Iterator[list[str]]:
 
 
 def play(
-    plan: SimulationPlan, trace: Callable[[str], None] | None = None, within: Path | None = None
+    plan: SimulationPlan,
+    trace: Callable[[str], None] | None = None,
+    within: Path | None = None,
+    watch: Callable[[SimulationRun], None] | None = None,
 ) -> SimulationResult:
-    """Play a plan in a new folder below `within`, which is removed afterwards; return what was found."""
+    """Play a plan in a new folder below `within`, which is removed afterwards; return what was found.
+
+    `watch` gets the run before it begins.
+    """
     folder = Path(tempfile.mkdtemp(prefix="eventd-simulation-", dir=within))
     was_on = gc.isenabled()
     gc.disable()
     try:
-        return SimulationRun(plan, folder, trace).play()
+        return _watched(SimulationRun(plan, folder, trace), watch).play()
     finally:
         _forget_applications()
         with _unwinding_quietly():
@@ -266,6 +274,12 @@ def play(
         if was_on:
             gc.enable()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _watched(run: SimulationRun, watch: Callable[[SimulationRun], None] | None) -> SimulationRun:
+    if watch is not None:
+        watch(run)
+    return run
 
 
 def _forget_applications() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -36,6 +36,10 @@ class FaultKind(StrEnum):
 
 
 AIMED: Final = (FaultKind.AT_JOB, FaultKind.AT_ANSWER)
+USUAL: Final = tuple(
+    kind for kind in FaultKind if kind not in (FaultKind.FLIP, FaultKind.PROXY, FaultKind.RESTORE, FaultKind.REPLAY)
+)
+"""Kinds after which every check applies in full, and no answer comes from somebody else."""
 OF_PATHS: Final = (FaultKind.WALL, FaultKind.CUT, FaultKind.SLOW, FaultKind.FLIP, FaultKind.PROXY)
 """The kinds that concern what goes from one machine to another."""
 RESTORES: Final = ("by command", "by hand")
@@ -83,13 +87,15 @@ class Fault:
         return f"{self.at:.3f} s " + " ".join(word for word in words if word)
 
 
-def draw_faults(streams: ChanceStreams, topology: Topology, seconds: float) -> list[Fault]:
-    """Return the faults of a run, each kind and place from a stream of its own, by time.
+def draw_faults(
+    streams: ChanceStreams, topology: Topology, seconds: float, among: Iterable[FaultKind] = FaultKind
+) -> list[Fault]:
+    """Return the faults of a run of kinds `among` these, each kind and place from a stream of its own, by time.
 
     Half of the kinds, drawn by the seed, are left out: a fault that hides others must not do so in every run.
     """
     # A stream for each kind: a new kind leaves the faults of the others where they are.
-    kinds = [kind for kind in FaultKind if kind not in AIMED and _is_drawn(streams.of(f"kind {kind}"), kind)]
+    kinds = [kind for kind in among if kind not in AIMED and _is_drawn(streams.of(f"kind {kind}"), kind)]
     rate = streams.of("rate").choice(RATES) / (USUAL_KINDS * len(topology.nodes) * seconds)
     faults: list[Fault] = []
     for kind in kinds:

@@ -117,11 +117,16 @@ def draw_topology(stream: Stream) -> Topology:
     relay = shape in _RELAYS or stream.random() < 0.3
     nodes = sorted({name for pair in pairs for name in pair})
     history = "record" if stream.random() < 0.8 else "off"
-    links = [PlannedLink(pair[0], pair[1], relay) for pair in pairs]
-    if stream.random() < V1_SHARE:
-        changed = stream.randrange(len(links))
-        links[changed] = replace(links[changed], protocol="v1")
-    return Topology(shape, nodes, links, history)
+    return Topology(shape, nodes, [PlannedLink(pair[0], pair[1], relay) for pair in pairs], history)
+
+
+def with_v1(stream: Stream, topology: Topology) -> Topology:
+    """Return a topology of which, in a share of the runs, one link speaks v1."""
+    if stream.random() >= V1_SHARE:
+        return topology
+    changed = stream.choice(topology.links)
+    links = [replace(link, protocol="v1") if link is changed else link for link in topology.links]
+    return replace(topology, links=links)
 
 
 def write_secrets(folder: Path) -> list[str]:
