@@ -42,8 +42,10 @@ APPLY_SECONDS = 60.0
 """Virtual seconds in which the nodes must take their resources."""
 _FIELDS = ("kind", "peer")
 """The fields of a log line that are shown with it."""
-_TRUE_OF_RESTORED = ("eventd.history: history finding: rolled_back ", "eventd.history: history is an older copy: ")
-"""The errors that other nodes log of one that was restored, and that it logs itself, by their beginnings."""
+_ROLLED_BACK = "eventd.history: history finding: rolled_back "
+"""What is logged of a node that was restored, before its name."""
+_OLDER_COPY = "eventd.history: history is an older copy: "
+"""What a node that was restored logs of itself, before the name of the peer that has shown it."""
 LEAST_ACKNOWLEDGED = 0.8
 """The share of the planned units that must be acknowledged for a run to count."""
 
@@ -186,9 +188,11 @@ class SimulationRun:
         """Yield the errors that nothing has handled: of the nodes, and of the simulation's own tasks."""
         at = self.world.loop.time() - BEGIN
         yield from (Violation("V31", "all", text, at) for text in self.world.lost)
-        # A restored node continues from fewer leaves than its peers have seen, which is what they find.
-        restored = [name for name in self.plan.topology.nodes if self.world.journal.is_restored(name)]
-        true = [f"{finding}{name}" for name in restored for finding in _TRUE_OF_RESTORED]
+        # A restored node continues from fewer leaves than its peers have seen: they find that, and so may it itself.
+        nodes = self.plan.topology.nodes
+        restored = [name for name in nodes if self.world.journal.is_restored(name)]
+        true = [f"{_ROLLED_BACK}{name}" for name in restored]
+        true += [f"{_OLDER_COPY}{peer}" for peer in nodes if restored]
         if not self.misfortune.bad_disks:
             yield from (Violation("V31", "all", text, at) for text in errors if text not in true)
 
