@@ -9,40 +9,37 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from importlib import import_module
 from typing import Any, Final, NamedTuple
+
+from eventd.egress.peers.push_v2 import PushV2
+from eventd.errors import FenceLost
+from eventd.ingress.batch import StoreBatch
+from eventd.ingress.mark_queries import LinkForgotten
+from eventd.ingress.reorder_buffer import ReorderBuffer
+from eventd.log.core import commit, head
 
 
 class CountedCall(NamedTuple):
-    """A function, by the module that calls it and its name there; `counts`: whether a result is one to count."""
+    """A function, by the module that calls it, or its class, and its name there.
 
-    module: str
+    `counts`: whether a result is one to count.
+    """
+
+    owner: Any
     name: str
     counts: Callable[[Any], bool] = lambda _: True
 
-    def owner(self) -> tuple[Any, str]:
-        """Return the module or class that has the function, and its name there."""
-        *path, name = self.name.split(".")
-        owner: Any = import_module(self.module)
-        for each in path:
-            owner = getattr(owner, each)
-        return owner, name
-
 
 CALLS: Final = {
-    "epoch renewed at a start": CountedCall("eventd.log.core.head", "renew_epoch"),
-    "range ahead waited": CountedCall("eventd.ingress.reorder_buffer", "ReorderBuffer._change"),
-    "receipt given again": CountedCall(
-        "eventd.ingress.batch", "StoreBatch._known_receipt", lambda found: found is not None
-    ),
-    "link forgotten": CountedCall("eventd.ingress.mark_queries", "LinkForgotten.__init__"),
-    "batch halved": CountedCall("eventd.egress.peers.push_v2", "PushV2._halve"),
-    "id taken": CountedCall("eventd.log.core.commit", "_carefully"),
-    "units one by one": CountedCall("eventd.log.core.commit", "_one_by_one"),
-    "transaction undone by the database": CountedCall(
-        "eventd.log.core.commit", "in_transaction", lambda found: not found
-    ),
-    "fence lost": CountedCall("eventd.errors", "FenceLost.__init__"),
+    "epoch renewed at a start": CountedCall(head, "renew_epoch"),
+    "range ahead waited": CountedCall(ReorderBuffer, "_change"),
+    "receipt given again": CountedCall(StoreBatch, "_known_receipt", lambda found: found is not None),
+    "link forgotten": CountedCall(LinkForgotten, "__init__"),
+    "batch halved": CountedCall(PushV2, "_halve"),
+    "id taken": CountedCall(commit, "_carefully"),
+    "units one by one": CountedCall(commit, "_one_by_one"),
+    "transaction undone by the database": CountedCall(commit, "in_transaction", lambda found: not found),
+    "fence lost": CountedCall(FenceLost, "__init__"),
 }
 """The branches by name."""
 
@@ -53,9 +50,9 @@ def counted_calls() -> Iterator[Counter[str]]:
     found: Counter[str] = Counter()
     replaced = []
     for branch, call in CALLS.items():
-        owner, name = call.owner()
-        replaced.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, _counting(getattr(owner, name), branch, call, found))
+        before = getattr(call.owner, call.name)
+        replaced.append((call.owner, call.name, before))
+        setattr(call.owner, call.name, _counting(before, branch, call, found))
     try:
         yield found
     finally:

@@ -17,7 +17,7 @@ from eventd.simulation.world.topology import GROUP
 from eventd.simulation.world.world import SimulatedWorld
 
 REPLAY: Final = "replay"
-"""The kind of journal entry of a request of the adversary; its question is a `Replay`."""
+"""The kind of journal entry of a request of the adversary; its question is a `ReplayedRequest`."""
 HOST: Final = "adversary"
 ANSWER_SECONDS: Final = 10.0
 _CREATED: Final = re.compile(rb";created=(\d+)")
@@ -43,7 +43,7 @@ class RecordedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayedRequest:
     """What the adversary has sent: a request as it was (`again`), or how it was changed.
 
     `was_answered_at`: when its receiver had answered the original with a success; 0: it had not.
@@ -95,7 +95,7 @@ class Adversary:
         was_answered_at = request.answered_at if 200 <= request.status < 300 else 0.0
         asked_at = self._world.loop.time()
         status = await self._life.start(self._send(dest, text))
-        question = Replay(fault.mode, request.path, was_answered_at)
+        question = ReplayedRequest(fault.mode, request.path, was_answered_at)
         asked = Asked(REPLAY, dest, asked_at, self._world.loop.time(), status, question, None)
         self._world.journal.add(asked)
         return True
@@ -106,7 +106,7 @@ class Adversary:
         answered: asyncio.Future[int] = self._world.loop.create_future()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                transport, _ = await network.connect(self._life, lambda: _Reader(answered), address, PEER_PORT)
+                transport, _ = await network.connect(self._life, lambda: _StatusReader(answered), address, PEER_PORT)
                 transport.write(text)
                 status = await answered
                 transport.abort()
@@ -132,7 +132,7 @@ def _changed(request: RecordedRequest, mode: str, others: list[RecordedRequest])
     return with_length(head, len(body)) + body
 
 
-class _Reader(asyncio.Protocol):
+class _StatusReader(asyncio.Protocol):
     """Sets a future to the status of the first answer, or to 0 if the connection ends without one."""
 
     def __init__(self, answered: asyncio.Future[int]) -> None:

@@ -39,7 +39,7 @@ AIMED: Final = (FaultKind.AT_JOB, FaultKind.AT_ANSWER)
 USUAL: Final = tuple(
     kind for kind in FaultKind if kind not in (FaultKind.FLIP, FaultKind.PROXY, FaultKind.RESTORE, FaultKind.REPLAY)
 )
-"""Kinds after which every check applies in full, and no answer comes from somebody else."""
+"""Kinds after which every check applies in full, and every answer comes from the node that was asked."""
 OF_PATHS: Final = (FaultKind.WALL, FaultKind.CUT, FaultKind.SLOW, FaultKind.FLIP, FaultKind.PROXY)
 """The kinds that concern what goes from one machine to another."""
 RESTORES: Final = ("by command", "by hand")

@@ -55,7 +55,7 @@ class ConnectionEnd(asyncio.Transport):
         self.path = path
         self.protocol: asyncio.BaseProtocol | None = None
         self.on_write: Callable[[bytes], None] | None = None
-        """Called with all that is written here: what somebody sees who listens on the wire."""
+        """Called with all that is written here, which is what an adversary on the wire sees."""
         self.is_over = False
         """Whether nothing arrives here any more."""
         self._network = network

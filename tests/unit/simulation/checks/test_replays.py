@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from eventd.simulation.checks.replays import replay_violations
-from eventd.simulation.faults.adversary import REPLAY, Replay
+from eventd.simulation.faults.adversary import REPLAY, ReplayedRequest
 from eventd.simulation.world.journal import Asked, Journal, Restore
 
 
 def journal(mode: str, status: int, *, was_answered_at: float = 1.0) -> Journal:
-    replay = Replay(mode, "/v2/events", was_answered_at)
+    replay = ReplayedRequest(mode, "/v2/events", was_answered_at)
     return Journal([Asked(REPLAY, "b", 5.0, 5.1, status, replay, None)])
 
 
