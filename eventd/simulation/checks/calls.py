@@ -38,7 +38,6 @@ CALLS: Final = {
     "batch halved": CountedCall(PushV2, "_halve"),
     "id taken": CountedCall(commit, "_carefully"),
     "units one by one": CountedCall(commit, "_one_by_one"),
-    "transaction undone by the database": CountedCall(commit, "in_transaction", lambda found: not found),
     "fence lost": CountedCall(FenceLost, "__init__"),
 }
 """The branches by name."""

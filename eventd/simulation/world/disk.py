@@ -52,6 +52,8 @@ class Disk:
         self.fault = DiskFault.NONE
         self.writes = 0
         self.syncs = 0
+        self.restarts = 0
+        """How often a write-ahead log was begun anew over its old frames."""
         self._stream = stream
         self._files: dict[str, DiskFile] = {}  # by name
         self._gone: dict[str, DiskFile] = {}  # deleted, perhaps only in memory
@@ -60,21 +62,19 @@ class Disk:
         self.folder = root / "0"
         self.folder.mkdir(parents=True)
 
-    @property
-    def restarts(self) -> int:
-        """Return how often the present write-ahead logs were begun anew over their old frames."""
-        return sum(file.restarts for file in self._files.values())
-
     # --- called for SQLite ----------------------------------------------------------------------------------------
 
     def opened(self, path: str) -> DiskFile:
         name = Path(path).name
         if name not in self._files:
-            self._files[name] = DiskFile()
+            self._files[name] = DiskFile(on_restart=self._count_restart)
             existing = Path(path).read_bytes() if Path(path).exists() else b""
             self._files[name].image += existing
             self._files[name].is_named = bool(existing)
         return self._files[name]
+
+    def _count_restart(self) -> None:
+        self.restarts += 1
 
     def deleted(self, path: str) -> None:
         name = Path(path).name

@@ -6,6 +6,7 @@ sync or any version written since, and it may take the file's name if the file w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -36,13 +37,13 @@ class DiskFile:
     pending: list[PendingWrite] = field(default_factory=list)
     is_named: bool = False
     forgotten: int = 0
-    restarts: int = 0
-    """How often a write-ahead log was begun anew over its old frames."""
+    on_restart: Callable[[], None] | None = None
+    """Called when a write-ahead log is begun anew over its old frames."""
 
     def write(self, offset: int, data: bytes) -> None:
         """Note a write that the disk may not have yet."""
-        if offset == 0 and len(data) == WAL_HEAD < len(self.image):
-            self.restarts += 1
+        if self.on_restart is not None and offset == 0 and len(data) == WAL_HEAD < len(self.image):
+            self.on_restart()
         self.pending.append(PendingWrite(offset, data))
 
     def truncate(self, size: int) -> None:
