@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -143,14 +144,19 @@ def test_the_readme_shows_what_the_commands_print() -> None:
         assert shown.split() == [column.header for column in columns if not column.wide]
 
 
+@cache
+def daemon() -> Any:
+    """Return the commands of the daemon."""
+    return typer.main.get_command(routerd_eventd_commands.app)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_call_of_the_daemon_can_be_typed(page: Path) -> None:
     """Commands of routerctl are tested with their reference."""
-    app: Any = typer.main.get_command(routerd_eventd_commands.app)
     text = (ROOT / page).read_text()
     for line in re.findall(r"^ *(?:\$ )?routerd-eventd ([^\n|>&#]+)|`routerd-eventd ([^`]+)`", text, re.MULTILINE):
         name, *words = "".join(line).replace("\n", " ").split()
-        command = app.commands[name]
+        command = daemon().commands[name]
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         known = {option for param in command.params for option in param.opts} | {"--help"}
