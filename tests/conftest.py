@@ -143,9 +143,15 @@ def migrated_sqlite_url(sqlite_url: str) -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """The URL of an empty Postgres database. A session left open on it fails the test."""
-    url = postgres_server.create_database()
+def make_postgres_database(postgres_server: PostgresServer) -> Callable[[], str]:
+    """Creates the database of `postgres_url`: an empty one."""
+    return postgres_server.create_database
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer, make_postgres_database: Callable[[], str]) -> Iterator[str]:
+    """The URL of a new Postgres database, empty if not said otherwise. A session left open on it fails the test."""
+    url = make_postgres_database()
     yield url
     try:
         _wait_until_closed(postgres_server, url)

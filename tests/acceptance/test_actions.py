@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.fresh import create_current
 from tests.support.postgres import PostgresServer
 from tests.support.processes import CONTROL, Processes
 from tests.support.running import ApiError, NodeProcess
@@ -77,7 +78,7 @@ def test_no_action_of_a_killed_node_lacks_a_row_and_none_is_done_twice(
     url = None
     if kind == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres_server")
-        url = server.create_database()
+        url = create_current(server)
     node = NodeProcess(processes, "a", database_url=url, EVENTD_API_KEYS="operator")
     node.headers = {"Authorization": "Bearer operator"}
     deployer = Deployer(node)

@@ -19,6 +19,7 @@ import pytest
 
 from tests.support.bus import Bus
 from tests.support.declared import group
+from tests.support.fresh import create_current
 from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes
 from tests.support.running import SECRET, NodeProcess
@@ -106,7 +107,7 @@ def store(request: pytest.FixtureRequest, processes: Processes) -> Iterator[tupl
         yield None, []
         return
     server: PostgresServer = request.getfixturevalue("postgres_server")
-    url = server.create_database()
+    url = create_current(server)
     yield url, [server.pid]
     processes.close()
     server.drop_database(url)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tests.support.fresh import create_current
 from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes
 from tests.support.running import ApiError, NodeProcess
@@ -110,7 +111,7 @@ def test_acknowledged_events_survive_kills_on_sqlite(processes: Processes, chanc
 def test_acknowledged_events_survive_kills_on_postgres(
     processes: Processes, postgres_server: PostgresServer, postgres_url: str, chance: random.Random
 ) -> None:
-    second = postgres_server.create_database()
+    second = create_current(postgres_server)
     try:
         a = NodeProcess(processes, "a", database_url=postgres_url)
         b = NodeProcess(processes, "b", database_url=second)

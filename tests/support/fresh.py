@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
+import psycopg
 import sqlalchemy as sa
 
 from eventd.runtime.chance import SYSTEM
@@ -17,6 +18,7 @@ from eventd.store.engine.connection import DatabaseConnection, ProcessFacts
 from eventd.store.engine.database import Database
 from eventd.store.schema import migrations
 from tests.support.logs import empty
+from tests.support.postgres import PostgresServer
 
 
 def make_current(url: str, *, now: int) -> None:
@@ -28,13 +30,32 @@ def make_current(url: str, *, now: int) -> None:
             shutil.copyfile(template(), database.path)
             database.path.chmod(0o600)
             with closing(sqlite3.connect(database.path)) as file, file:  # its own engine would check the schema first
-                names = (SYSTEM.token(8).hex(), SYSTEM.token(8).hex())
                 file.execute("PRAGMA synchronous = OFF")
-                file.execute("UPDATE log_heads SET epoch = ?, instance = ?", names)
+                file.execute("UPDATE log_heads SET epoch = ?, instance = ?", _new_ids())
         else:
             database.write_now(migrations.upgrade, now=now)
     finally:
         database.close()
+
+
+def create_current(server: PostgresServer) -> str:
+    """Create a Postgres database at the newest schema, with its own history id; return its URL."""
+    url = server.create_database(like=_postgres_template(server))
+    with psycopg.connect(url.replace("+psycopg", "")) as session:
+        session.execute("UPDATE log_heads SET epoch = %s, instance = %s", _new_ids())
+    return url
+
+
+@cache
+def _postgres_template(server: PostgresServer) -> str:
+    url = server.create_database()
+    make_current(url, now=1)
+    return url
+
+
+def _new_ids() -> tuple[str, str]:
+    """Return the ids of a history that a copied database gets."""
+    return SYSTEM.token(8).hex(), SYSTEM.token(8).hex()
 
 
 class SharedDatabase:

@@ -142,21 +142,15 @@ class PostgresServer:
             self._kept.close()
             self._kept = None
 
-    def create_database(self) -> str:
-        """Create an empty database; return its URL."""
+    def create_database(self, *, like: str = "") -> str:
+        """Create a database, empty or as that behind the URL `like`, which nobody may have open; return its URL."""
         name = f"eventd_test_{next(self._names)}"
+        source = _database_of(like) if like else "template1"
         with self._session() as session:
-            session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            session.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(source))
+            )
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{name}"
-
-    def copy_database(self, url: str) -> str:
-        """Copy the database behind `url`, which nobody may have open; return the URL of the copy."""
-        copy = self.create_database()
-        with self._session() as session:
-            name, source = sql.Identifier(_database_of(copy)), sql.Identifier(_database_of(url))
-            session.execute(sql.SQL("DROP DATABASE {}").format(name))
-            session.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, source))
-        return copy
 
     def drop_database(self, url: str) -> None:
         """Drop the database behind `url` and end its sessions."""

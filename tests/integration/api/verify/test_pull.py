@@ -56,7 +56,7 @@ async def _restored(a: Site, b: Site, *lost: str, batches: int = 1, server: Post
     await a.caught_up("b")
     if server is not None:
         await a.stop()
-        copied = server.copy_database(a.url)
+        copied = server.create_database(like=a.url)
         await a.start()
     else:
         copy = a.back_up()
