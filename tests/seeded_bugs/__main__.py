@@ -29,17 +29,30 @@ def main(arguments: list[str]) -> int:
     if sys.flags.hash_randomization:  # a seed repeats itself only with a fixed hash seed
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], unseeded_environment())
     folder = Path(os.environ["TMPDIR"]) if "TMPDIR" in os.environ else MEMORY if MEMORY.is_dir() else None
-    rows, missed = list[dict[str, Any]](), 0
+    rows, missed = _kept_rows(options.output), 0
     for bug in TABLE:
         if options.only and bug.number not in options.only:
             continue
         found = [*hunt(bug, folder, known=options.known, starts=options.starts)]
         print(f"{bug.number:2} {bug.title}: {_words(bug, found)}", flush=True)
         missed += bool(bug.ways and not found)
-        rows.append(row_of(bug, found))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"run": describe_run(), "bugs": rows}, indent=1) + "\n")
+        rows[bug.number] = row_of(bug, found)
+        _write(options.output, rows)
     return int(missed > 0)
+
+
+def _kept_rows(file: Path) -> dict[int, dict[str, Any]]:
+    """Return the rows of earlier searches by number: a search for some bugs leaves the others as they are."""
+    if not file.exists():
+        return {}
+    numbers = {bug.number for bug in TABLE}
+    return {row["number"]: row for row in json.loads(file.read_text())["bugs"] if row["number"] in numbers}
+
+
+def _write(file: Path, rows: dict[int, dict[str, Any]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"run": describe_run(), "bugs": [rows[number] for number in sorted(rows)]}, indent=1)
+    file.write_text(text + "\n")
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
