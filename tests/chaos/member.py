@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,6 +126,12 @@ class Member:
         for each in self.instances:
             if not each.process.running:
                 each.process.start()
+
+    def share_history_key(self) -> None:
+        """Give the key of the node's history to the one that stands by, as its operator does."""
+        first, *others = self.instances
+        for each in others:
+            shutil.copy(first.data / "history.key", each.data / "history.key")
 
     def kill(self) -> None:
         """Kill every process of the node."""

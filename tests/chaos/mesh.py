@@ -110,6 +110,7 @@ class Mesh:
             if any(link.dest == member.name for link in self.plan.links):
                 member.running.wait_listening()
             wait_topics(member, self.work)
+            member.share_history_key()
         for link in self.plan.links:  # `auto` has detected the peer's protocol before a fault can disguise it
             self.members[link.source].running.wait_link(link.dest, "running")
         for member in self.members.values():

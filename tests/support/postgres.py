@@ -110,10 +110,9 @@ class PostgresServer:
         with self._session() as session:
             question = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
             pids = [pid for (pid,) in session.execute(question, (_database_of(url),))]
-            for pid in pids[:1]:
-                os.kill(pid, signal.SIGKILL)
-        if pids:
-            self._forget_session()
+        for pid in pids[:1]:
+            os.kill(pid, signal.SIGKILL)
+            wait_for(self._has_ended_sessions, "Postgres to end all sessions", seconds=_SECONDS_TO_START)
             wait_for(self._answers, "Postgres to recover", seconds=_SECONDS_TO_START)
         return len(pids)
 
@@ -136,6 +135,16 @@ class PostgresServer:
                 time.sleep(0.1)
             else:
                 return
+
+    def _has_ended_sessions(self) -> bool:
+        """Return whether the kept session, which was open before, is lost."""
+        assert self._kept is not None
+        try:
+            self._kept.execute("SELECT 1")
+        except psycopg.OperationalError:
+            self._forget_session()
+            return True
+        return False
 
     def _forget_session(self) -> None:
         if self._kept is not None:
