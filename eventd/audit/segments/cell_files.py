@@ -122,7 +122,8 @@ def parse_cells(data: bytes) -> pa.Table | None:
     """Return the cells in the content of a Parquet file; None if it is not a file of cells."""
     arrow = pyarrow()
     try:
-        table = parquet().read_table(arrow.BufferReader(data))
+        # Of one file in memory: `read_table` would look for a data set, and tasks run on all cores already.
+        table = parquet().ParquetFile(arrow.BufferReader(data)).read(use_threads=False)
     except (arrow.ArrowException, OSError):
         return None
     return table.unify_dictionaries() if table.schema.equals(cell_schema()) else None

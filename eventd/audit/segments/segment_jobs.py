@@ -43,11 +43,14 @@ from eventd.lake.writer import Segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as parquet_type
 
 SMALL: frozenset[Ledger] = frozenset({*Ledger} - {Ledger.EVENTS, Ledger.DELIVERIES})
 """Ledgers that are read first, because the plan for the others depends on them."""
 _AT_ONCE: Final = 500
 """Number of files whose ends are read at the same time."""
+_ROW_GROUP: Final = 1 << 13
+"""Cells of a row group at least, but for the last one of a file."""
 
 
 class SegmentJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +127,7 @@ class CellMaker:
     def __call__(self, files: Iterator[OpenFile], draft: FileDraft) -> TaskResult:
         result = TaskResult()
         with parquet().ParquetWriter(draft, cell_schema(), compression="zstd", compression_level=1) as writer:
+            group = _RowGroup(writer)
             for path, lake in files:
                 job = self.jobs.at(path)
                 try:
@@ -132,10 +136,33 @@ class CellMaker:
                 except (BadSegment, TooManyKeys) as error:
                     result.errors[job.name] = str(error)
                     continue
-                if table.num_rows:
-                    writer.write_table(table)
+                group.add(table)
                 result.rows[job.name] = job.manifest.rows
+            group.write()
         return result
+
+
+class _RowGroup:
+    """Collects the cells of small segments: to write and to read a row group takes as long as many cells."""
+
+    def __init__(self, writer: parquet_type.ParquetWriter) -> None:
+        self._writer = writer
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, cells: pa.Table) -> None:
+        """Add the cells of a segment, and write all of them once they are enough."""
+        self._tables.append(cells)
+        self._rows += cells.num_rows
+        if self._rows >= _ROW_GROUP:
+            self.write()
+
+    def write(self) -> None:
+        """Write the cells that were added."""
+        if self._rows:
+            # One dictionary for each column: the writer keeps that of the first chunk only.
+            self._writer.write_table(pyarrow().concat_tables(self._tables).unify_dictionaries())
+        self._tables, self._rows = [], 0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A file of the state that holds no cells counts as damaged: its digest is that of no file of cells."""
+"""Files of cells in the state: how they are written, and that one without cells counts as damaged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eventd.audit.engine.request import AuditRequest
+from eventd.audit.segments import segment_jobs
 from eventd.audit.segments.cell_files import read_cells
 from eventd.lake.storage import connect
+from eventd.runtime.clock import SECOND
+from tests.support.federations import FullSettings, copy_generated
+from tests.support.local_spark import run_audit
 
 ENOUGH = 1 << 20
 FILE = "state/cells-1/part-0.parquet"
@@ -65,3 +70,16 @@ def test_a_file_that_has_grown_is_not_read(tmp_path: Path, file: str) -> None:
     storage.put(file, b"cells")
     os.truncate(tmp_path / file, 1 << 40)
     assert read_cells(storage, file, 5) == b""
+
+
+@pytest.mark.parametrize(("enough", "is_one"), [(1 << 13, True), (1, False)])
+def test_small_segments_share_a_row_group_until_it_has_enough_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enough: int, is_one: bool
+) -> None:
+    monkeypatch.setattr(segment_jobs, "_ROW_GROUP", enough)
+    copy_generated(FullSettings(nodes=2, events=60, span=3600 * SECOND, segment_rows=15), str(tmp_path / "lake"))
+    run_audit(AuditRequest(lake=str(tmp_path / "lake"), out=str(tmp_path / "out")))
+    files = [pq.ParquetFile(path) for path in (tmp_path / "out" / "state").glob("cells-*.parquet")]
+    segments = [len({*file.read()["segment"].to_pylist()}) for file in files]
+    assert max(segments) > 1
+    assert [file.num_row_groups for file in files] == [min(count, 1) if is_one else count for count in segments]
