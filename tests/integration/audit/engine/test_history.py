@@ -68,6 +68,20 @@ def folder(audited_once: Path, tmp_path: Path) -> Path:
     return tmp_path / "audited"
 
 
+@pytest.fixture(scope="module")
+def compacted_once(audited_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, with all days compacted after the audit."""
+    folder = tmp_path_factory.mktemp("compacted") / "audited"
+    shutil.copytree(audited_once, folder)
+    compact(folder)
+    return folder
+
+
+@pytest.fixture
+def compacted(compacted_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(compacted_once, tmp_path / "compacted"))
+
+
 def audit(folder: Path, later: int = 0, **how: Any) -> Report:
     """Audit the lake, by a clock that is `later` microseconds ahead."""
     clock = ManualClock(SystemClock().now() + later)
@@ -245,33 +259,34 @@ def test_a_damaged_segment_that_was_rewritten_afterwards_is_found(folder: Path) 
     assert (report.findings, troubles(report, "rewritten")) == ((), [segment.place.name])
 
 
-@pytest.mark.parametrize("book", COLUMN)
-def test_an_archive_has_the_rows_of_the_segments_that_it_replaces(folder: Path, book: Ledger) -> None:
-    segment = alter(folder, book)
+def test_archives_have_the_rows_of_the_segments_that_they_replace(folder: Path) -> None:
+    segments = [alter(folder, book) for book in COLUMN]
     compact(folder)
+    archives = sorted(archive_of(folder, segment) for segment in segments)
+    assert len(archives) == len(COLUMN)
     for _ in range(2):
         report = audit(folder)
-        assert troubles(report, "rewritten") == [archive_of(folder, segment)]
+        assert troubles(report, "rewritten") == archives
         assert report.totals.completeness is None
 
 
-def test_compaction_alone_rewrites_nothing_and_leaves_nothing_to_compare(folder: Path) -> None:
-    compact(folder)
-    report = audit(folder)
+def test_compaction_alone_rewrites_nothing_and_leaves_nothing_to_compare(compacted: Path) -> None:
+    report = audit(compacted)
     assert (report.verdict, report.troubles) == ("complete", ())
     assert report.work.segments_read == report.lake.segments
-    history = history_of(folder)
+    history = history_of(compacted)
     assert history.ranges == []
-    assert set(history.segments) == {one.place.name for one in survey(lake_of(folder)).segments}
+    assert set(history.segments) == {one.place.name for one in survey(lake_of(compacted)).segments}
 
 
 @pytest.mark.parametrize("is_altered", [False, True], ids=["as they were", "altered"])
-def test_segments_that_replace_their_archive_again_are_compared_with_it(folder: Path, is_altered: bool) -> None:
-    shutil.copytree(folder / "lake", folder / "before")
-    compact(folder)
+def test_segments_that_replace_their_archive_again_are_compared_with_it(
+    audited_once: Path, compacted: Path, is_altered: bool
+) -> None:
+    folder = compacted
     assert audit(folder).verdict == "complete"
     shutil.rmtree(folder / "lake")
-    (folder / "before").rename(folder / "lake")
+    shutil.copytree(audited_once / "lake", folder / "lake")
     names = [alter(folder, Ledger.DELIVERIES).place.name] if is_altered else []
     report = audit(folder)
     assert set(names) <= set(troubles(report, "rewritten"))
@@ -314,17 +329,14 @@ def test_a_lake_that_is_emptied_like_by_retention_but_within_a_day_is_unproven(f
         assert words in report.headline
 
 
-@pytest.mark.parametrize("book", [Ledger.EVENTS, Ledger.DELIVERIES])
-def test_rows_that_are_deleted_within_a_day_of_their_promise_stay_known_until_a_full_audit(
-    folder: Path, book: Ledger
-) -> None:
-    key, upto = withdraw(lake_of(folder), A, book, 2)
+def test_rows_that_are_deleted_within_a_day_of_their_promise_stay_known_until_a_full_audit(folder: Path) -> None:
+    deleted = dict(withdraw(lake_of(folder), A, book, 2) for book in (Ledger.EVENTS, Ledger.DELIVERIES))
     first = audit(folder, 22 * HOUR)
     later = audit(folder, 9 * DAY)
     for report in (first, later):
         assert (report.verdict, report.totals.completeness) == ("unproven", None)
-        (told,) = (one for one in report.troubles if one.kind == "deleted")
-        assert (told.where, told.message.partition(" were")[0]) == (key, f"rows 1 to {upto:,}")
+        told = {one.where: one.message.partition(" were")[0] for one in report.troubles if one.kind == "deleted"}
+        assert told == {key: f"rows 1 to {upto:,}" for key, upto in deleted.items()}
     assert first.troubles == later.troubles, "the time of discovery is kept"
     assert [one.kind for one in audit(folder, full=True).troubles] == ["history"]
     assert troubles(audit(folder), "deleted") == []
@@ -390,21 +402,32 @@ LOSSES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_lost_history_is_reported_until_a_full_audit_accepts_the_lake(folder: Path, loss: str) -> None:
+def require_lost(report: Report, words: str) -> None:
+    """Check that a report says that the history is lost, and why."""
+    assert (report.verdict, report.totals.completeness) == ("unproven", None)
+    (told,) = report.troubles
+    assert (told.kind, told.where) == ("history", HISTORY)
+    assert words in told.message
+    assert "lake.sha256 of an earlier report" in told.hint
+    assert any("what earlier audits had seen of the lake is lost" in words for words in report.headline)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss != "is damaged"])
+def test_a_lost_history_is_reported(folder: Path, loss: str) -> None:
     LOSSES[loss](folder / "out")
+    require_lost(audit(folder), loss.partition(",")[0])
+
+
+def test_a_lost_history_is_reported_until_a_full_audit_accepts_the_lake(folder: Path) -> None:
+    LOSSES["is damaged"](folder / "out")
     first = audit(folder)
     later = audit(folder)
     for report in (first, later):
-        assert (report.verdict, report.totals.completeness) == ("unproven", None)
-        (told,) = report.troubles
-        assert (told.kind, told.where) == ("history", HISTORY)
-        assert loss.partition(",")[0] in told.message
-        assert "lake.sha256 of an earlier report" in told.hint
-        assert any("what earlier audits had seen of the lake is lost" in words for words in report.headline)
+        require_lost(report, "is damaged")
     assert first.troubles == later.troubles, "the time of discovery is kept"
     assert [one.kind for one in audit(folder, full=True).troubles] == ["history"]
-    assert (audit(folder).verdict, audit(folder).troubles) == ("complete", ())
+    report = audit(folder)
+    assert (report.verdict, report.troubles) == ("complete", ())
 
 
 def test_segments_that_the_state_knows_are_compared_without_the_history(folder: Path) -> None:
@@ -440,13 +463,23 @@ def kill(folder: Path, step: str) -> None:
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_an_audit_after_a_killed_one_finds_the_same(folder: Path, step: str) -> None:
+@pytest.fixture(scope="module")
+def changed_once(audited_once: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder, with a ledger cut, and rows altered before they were compacted; the names of their archives."""
+    folder = tmp_path_factory.mktemp("changed") / "audited"
+    shutil.copytree(audited_once, folder)
     cut(folder)
-    rewritten = alter(folder, Ledger.DELIVERIES)
-    compacted = alter(folder, Ledger.EVENTS)
+    altered = [alter(folder, Ledger.DELIVERIES), alter(folder, Ledger.EVENTS)]
     compact(folder)
-    names = sorted(archive_of(folder, one) for one in (rewritten, compacted))
+    return folder, sorted(archive_of(folder, one) for one in altered)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_audit_after_a_killed_one_finds_the_same(
+    changed_once: tuple[Path, list[str]], tmp_path: Path, step: str
+) -> None:
+    before, names = changed_once
+    folder = Path(shutil.copytree(before, tmp_path / "audited"))
     kill(folder, step)
     report = audit(folder)
     assert [one.kind for one in report.findings] == [Kind.ROLLED_BACK]
