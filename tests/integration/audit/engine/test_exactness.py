@@ -45,15 +45,7 @@ def require_exact(report: Report, truth: Truth) -> None:
         assert (report.totals.events, report.totals.deliveries) == (truth.totals["events"], truth.totals["deliveries"])
 
 
-def test_in_damaged_books_only_the_damage_is_found(tmp_path: Path) -> None:
-    report, truth = audited(tmp_path, replace(SMALL, corrupt=4))
-    require_exact(report, truth)
-    assert report.totals.by_kind == {"corrupt": 4}
-    assert report.verdict == "incomplete"
-    assert report.totals.completeness is None, "what the damaged books would say is not known"
-
-
-@pytest.mark.parametrize("options", [HARMLESS, HARMLESS | INVOLVED, {"peers": 2}], ids=["mesh", "involved", "ring"])
+@pytest.mark.parametrize("options", [HARMLESS | INVOLVED, {"peers": 2}], ids=["involved", "ring"])
 def test_in_books_that_are_in_order_nothing_is_found(tmp_path: Path, options: dict[str, Any]) -> None:
     report, truth = audited(tmp_path, replace(SMALL, **options))
     require_exact(report, truth)
@@ -63,12 +55,12 @@ def test_in_books_that_are_in_order_nothing_is_found(tmp_path: Path, options: di
         assert (report.verdict, report.totals.completeness, report.totals.unproven) == ("complete", 100.0, 0)
 
 
-# Other seeds may forge a receipt in the last hour, which an audit cannot judge yet.
-@pytest.mark.parametrize("options", [{"seed": 1}, INVOLVED | {"seed": 2}], ids=["mesh", "involved"])
-def test_faults_of_every_kind_are_told_apart(tmp_path: Path, options: dict[str, Any]) -> None:
-    report, truth = audited(tmp_path, replace(SMALL, **(HARMLESS | options | EVERY_FAULT | MANY)))
+def test_faults_of_every_kind_are_told_apart(tmp_path: Path) -> None:
+    # Other seeds may forge a receipt in the last hour, which an audit cannot judge yet.
+    report, truth = audited(tmp_path, replace(SMALL, **(HARMLESS | INVOLVED | EVERY_FAULT | MANY), seed=2))
     require_exact(report, truth)
     assert report.totals.by_kind.keys() == GENERATED
+    assert report.totals.completeness is None, "what the damaged books would say is not known"
 
 
 def test_what_is_no_fault_is_counted_as_what_it_is(tmp_path: Path) -> None:

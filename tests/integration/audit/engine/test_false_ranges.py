@@ -87,32 +87,33 @@ def write(lake: Storage, segment: Segment, rows: pa.Table, **how: Any) -> None:
     lake.put(segment.place.manifest, encode(replace(segment.manifest, rows=len(rows), bytes=size, sha256=digest)))
 
 
-@pytest.mark.parametrize("book", [Ledger.EVENTS, Ledger.DELIVERIES])
+SLOTTED = (Ledger.DELIVERIES, Ledger.EVENTS)
+
+
 @pytest.mark.parametrize("known", [False, True])
-def test_other_slots_in_a_manifest_make_the_segment_corrupt(lake: Storage, book: Ledger, known: bool) -> None:
+def test_other_slots_in_a_manifest_make_the_segment_corrupt(lake: Storage, known: bool) -> None:
     if known:
         assert audit(lake).verdict == "complete"
-    segment = segments_of(lake, A, book)[1]
-    describe(lake, segment, slots=moved(segment, -300))
-    slots = segment.manifest.slots
-    assert slots is not None
-    found, said = minutes(slots), minutes(moved(segment, -300))
-    fault = f"its rows have the slots {found}, and its manifest says {said}"
-    assert corrupt(audit(lake)) == {segment.place.name: fault}
+    faults = {}
+    for segment in (segments_of(lake, A, book)[1] for book in SLOTTED):
+        describe(lake, segment, slots=moved(segment, -300))
+        slots = segment.manifest.slots
+        assert slots is not None
+        found, said = minutes(slots), minutes(moved(segment, -300))
+        faults[segment.place.name] = f"its rows have the slots {found}, and its manifest says {said}"
+    assert corrupt(audit(lake)) == faults
 
 
-@pytest.mark.parametrize("book", [Ledger.EVENTS, Ledger.DELIVERIES])
 @pytest.mark.parametrize("known", [False, True])
-def test_a_segment_is_not_hidden_from_the_requested_hours_by_its_manifest(
-    lake: Storage, book: Ledger, known: bool
-) -> None:
+def test_segments_are_not_hidden_from_the_requested_hours_by_their_manifests(lake: Storage, known: bool) -> None:
     since = LEDGERS.start + HOUR
     if known:
         assert audit(lake, since=since).verdict == "complete"
-    segment = segments_of(lake, A, book)[-2]
-    describe(lake, segment, slots=moved(segment, -600))
+    segments = [segments_of(lake, A, book)[-2] for book in SLOTTED]
+    for segment in segments:
+        describe(lake, segment, slots=moved(segment, -600))
     report = audit(lake, since=since)
-    assert [*corrupt(report)] == [segment.place.name]
+    assert {*corrupt(report)} == {segment.place.name for segment in segments}
     assert None in {pair.completeness for pair in report.pairs}
 
 
@@ -157,71 +158,60 @@ def test_a_skipped_segment_with_one_row_group_without_statistics_is_read(lake: S
     assert [*corrupt(audit(lake, since=since))] == [segment.place.name]
 
 
-@pytest.mark.parametrize(
-    ("fields", "fault"),
-    [
-        ({"times": None}, "its manifest has no `times`"),
-        ({"slots": None}, "its manifest has no `slots`"),
-        ({"slots": (5, -300)}, "its manifest has `slots` that end before they begin: 5 to -300"),
-        ({"times": (0, 1)}, "its rows have the times "),
-    ],
-)
-def test_a_manifest_without_the_ranges_of_its_rows_is_corrupt(
-    lake: Storage, fields: dict[str, Any], fault: str
-) -> None:
-    segments = segments_of(lake, A, Ledger.EVENTS)
-    for segment in segments:
+WITHOUT_RANGES: list[tuple[dict[str, Any], str]] = [
+    ({"times": None}, "its manifest has no `times`"),
+    ({"slots": None}, "its manifest has no `slots`"),
+    ({"slots": (5, -300)}, "its manifest has `slots` that end before they begin: 5 to -300"),
+    ({"times": (0, 1)}, "its rows have the times "),
+]
+
+
+def test_a_manifest_without_the_ranges_of_its_rows_is_corrupt(lake: Storage) -> None:
+    segments = segments_of(lake, A, Ledger.EVENTS)[: len(WITHOUT_RANGES)]
+    for segment, (fields, _) in zip(segments, WITHOUT_RANGES, strict=True):
         describe(lake, segment, **fields)
     found = corrupt(audit(lake))
     assert [*found] == [segment.place.name for segment in segments]
-    assert all(text.startswith(fault) for text in found.values())
+    assert all(text.startswith(fault) for text, (_, fault) in zip(found.values(), WITHOUT_RANGES, strict=True))
 
 
-@pytest.mark.parametrize("value", [1 << 62, 1 << 63, 1 << 70])
-def test_a_manifest_with_a_number_that_no_node_counts_to_is_corrupt(lake: Storage, value: int) -> None:
-    changed = dict(zip(("rows", "upto"), segments_of(lake, A, Ledger.EVENTS), strict=False))
-    for field, segment in changed.items():
+def test_a_manifest_with_a_number_that_no_node_counts_to_is_corrupt(lake: Storage) -> None:
+    segments = [one for node in (A, B) for one in segments_of(lake, node, Ledger.EVENTS)]
+    changes = [(field, value) for field in ("rows", "upto") for value in (1 << 62, 1 << 63, 1 << 70)]
+    for segment, (field, value) in zip(segments, changes, strict=False):
         describe(lake, segment, **{field: value})
     found = corrupt(audit(lake))
-    assert len(found) == len(changed) == 2
+    assert len(found) == len(changes) <= len(segments)
     assert all(fault.startswith("its manifest is not valid: ") for fault in found.values())
 
 
-def test_a_position_outside_of_the_segment_hides_no_event(lake: Storage) -> None:
-    segment = segments_of(lake, A, Ledger.EVENTS)[1]
-    rows = read_segment(lake, segment, ["id", "number"])
-    name, number = rows["id"][5].as_py(), rows["number"][5].as_py()
+def test_a_segment_that_has_other_rows_than_its_numbers_is_corrupt(lake: Storage) -> None:
+    """One has a position outside of the segment, one a row twice, one more rows than numbers; two swapped rows."""
+    moved_to, doubled, full, *_ = segments_of(lake, A, Ledger.EVENTS)
+    one, other, *_ = segments_of(lake, B, Ledger.EVENTS)
+
+    at = read_segment(lake, moved_to, ["id", "number"])
+    name, number = at["id"][5].as_py(), at["number"][5].as_py()
     edit(lake, A, Ledger.EVENTS, lambda row: row["id"] == name, position=1 << 41)
-    fault = f"its row with the number {number} has the position {1 << 41}"
-    assert corrupt(audit(lake)) == {segment.place.name: fault}
 
+    rows = _rows(lake, doubled)
+    write(lake, doubled, pa.concat_tables([rows.slice(0, 1), rows.slice(0, len(rows) - 1)]))
+    twice = rows["number"][0].as_py()
 
-def test_rows_that_were_swapped_between_segments_make_both_corrupt(lake: Storage) -> None:
-    one, other = segments_of(lake, A, Ledger.EVENTS)[:2]
+    write(lake, full, pa.concat_tables([_rows(lake, full).slice(0, 1)] * 1000), compression="zstd")
+
     first, second = _rows(lake, one), _rows(lake, other)
     write(lake, one, pa.concat_tables([first.slice(0, len(first) - 1), second.slice(0, 1)]))
     write(lake, other, pa.concat_tables([first.slice(len(first) - 1), second.slice(1)]))
+
     found = corrupt(audit(lake))
-    assert [*found] == [one.place.name, other.place.name]
-    assert all("outside of its range" in fault for fault in found.values())
-
-
-def test_a_row_that_was_added_twice_makes_its_segment_corrupt(lake: Storage) -> None:
-    segment = segments_of(lake, A, Ledger.EVENTS)[0]
-    rows = _rows(lake, segment)
-    write(lake, segment, pa.concat_tables([rows.slice(0, 1), rows.slice(0, len(rows) - 1)]))
-    number = rows["number"][0].as_py()
-    fault = f"its row 2 has the number {number}, after {number}"
-    assert corrupt(audit(lake)) == {segment.place.name: fault}
-
-
-def test_more_rows_than_numbers_are_not_read(lake: Storage) -> None:
-    segment = segments_of(lake, A, Ledger.EVENTS)[0]
-    rows = _rows(lake, segment).slice(0, 1)
-    many = pa.concat_tables([rows] * 1000)
-    write(lake, segment, many, compression="zstd")
-    fault = f"its manifest says 1,000 rows, and its range has {segment.upto - segment.after} numbers"
-    assert corrupt(audit(lake)) == {segment.place.name: fault}
+    swapped = [found.pop(segment.place.name) for segment in (one, other)]
+    assert all("outside of its range" in fault for fault in swapped)
+    assert found == {
+        moved_to.place.name: f"its row with the number {number} has the position {1 << 41}",
+        doubled.place.name: f"its row 2 has the number {twice}, after {twice}",
+        full.place.name: f"its manifest says 1,000 rows, and its range has {full.upto - full.after} numbers",
+    }
 
 
 def test_a_row_with_a_number_that_no_node_counts_to_makes_its_segment_corrupt(lake: Storage) -> None:
@@ -246,21 +236,18 @@ def test_a_row_with_a_number_that_no_node_counts_to_makes_its_segment_corrupt(la
     assert corrupt(audit(lake)) == faults
 
 
-@pytest.mark.parametrize("value", [LARGE, 2 * LARGE, -LARGE])
-def test_a_state_with_a_number_that_no_node_counts_to_is_corrupt(lake: Storage, value: int) -> None:
-    change_state(lake, A, head=value)
-    change_state(lake, B, interval=value)
-    assert invalid_states(audit(lake)) == 2
-
-
-def test_a_group_with_a_seq_that_no_node_counts_to_makes_the_state_corrupt(lake: Storage) -> None:
-    for state, field in zip(survey(lake).nodes, ("last_seq", "evicted_seq"), strict=True):
+def test_a_state_with_a_number_that_no_node_counts_to_is_corrupt(tmp_path: Path) -> None:
+    copy_generated(FullSettings(nodes=8, events=80, span=HOUR), str(tmp_path / "lake"))
+    lake = connect(str(tmp_path / "lake"))
+    states = iter(survey(lake).nodes)
+    for value in (LARGE, 2 * LARGE, -LARGE):
+        change_state(lake, next(states).node, head=value)
+        change_state(lake, next(states).node, interval=value)
+    for field in ("last_seq", "evicted_seq"):
+        state = next(states)
         change_state(lake, state.node, groups=tuple(replace(group, **{field: LARGE}) for group in state.groups))
-    assert invalid_states(audit(lake)) == 2
-
-
-def invalid_states(report: Report) -> int:
-    return sum("the state of the node is not valid" in text for text in corrupt(report).values())
+    found = corrupt(audit(lake)).values()
+    assert sum("the state of the node is not valid" in text for text in found) == 8
 
 
 def test_names_of_segments_have_no_number_that_no_node_counts_to(lake: Storage) -> None:
@@ -306,8 +293,11 @@ def test_a_flipped_bit_in_the_footer_of_a_skipped_segment_ends_no_audit(lake: St
     segment = segments_of(lake, A, Ledger.EVENTS)[0]
     data = bytearray(lake.read(segment.place.data))
     faults = set()
-    for at in range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data)):
-        bit = chance.choice((1, 16, 128))  # another one in each run
+    end = len(data) - 8
+    begin = end - int.from_bytes(data[end : end + 4], "little")
+    # A third of the bytes, and the end of the file; other ones in each run.
+    for at in (*range(begin + chance.randrange(3), end, 3), *range(end, len(data))):
+        bit = chance.choice((1, 16, 128))
         data[at] ^= bit
         faults |= {*false_ranges(FileInMemory(segment.place.data, bytes(data)), [segment]).values()}
         data[at] ^= bit
@@ -315,16 +305,16 @@ def test_a_flipped_bit_in_the_footer_of_a_skipped_segment_ends_no_audit(lake: St
         assert [one for one in faults if one.startswith(words)]
 
 
-@pytest.mark.parametrize("since", [0, 2 * HOUR], ids=["read", "skipped"])
-@pytest.mark.parametrize("is_named", [False, True], ids=["missing", "text"])
-def test_a_file_with_other_columns_makes_its_segment_corrupt(lake: Storage, since: int, is_named: bool) -> None:
-    segment = segments_of(lake, A, Ledger.EVENTS)[0]
-    rows = _rows(lake, segment)
-    at = rows.schema.get_field_index("event_at")
-    other = rows.set_column(at, "event_at", rows["event_at"].cast(pa.string())) if is_named else rows.remove_column(at)
-    write(lake, segment, other)
+@pytest.mark.parametrize("since", [0, 3 * HOUR], ids=["read", "skipped"])
+def test_a_file_with_other_columns_makes_its_segment_corrupt(lake: Storage, since: int) -> None:
+    """One lacks a column, another has it as text."""
+    segments = segments_of(lake, A, Ledger.EVENTS)[:2]
+    lacking, text = (_rows(lake, segment) for segment in segments)
+    at = text.schema.get_field_index("event_at")
+    write(lake, segments[0], lacking.remove_column(at))
+    write(lake, segments[1], text.set_column(at, "event_at", text["event_at"].cast(pa.string())))
     fault = "its file has other columns than the ledger"
-    assert corrupt(audit(lake, since=LEDGERS.start + since)) == {segment.place.name: fault}
+    assert corrupt(audit(lake, since=LEDGERS.start + since)) == {one.place.name: fault for one in segments}
 
 
 def test_a_damaged_footer_long_ago_adds_no_events_to_the_requested_hours(lake: Storage) -> None:
