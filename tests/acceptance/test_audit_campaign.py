@@ -25,8 +25,8 @@ from tests.support.campaign.stage import audit_lake, set_scene, stage
 from tests.support.postgres import PostgresServer
 from tests.support.source import ROOT
 
-ON_POSTGRES = ("blocks-deleted", "block-invented", "block-edited-at-peer", "inbound-deleted", "retention-feigned")
-"""Damages of the database of `b`, which also work on Postgres."""
+ON_POSTGRES = ("block-edited-at-peer", "retention-feigned")
+"""Damages of the database of `b` that also work on Postgres: to edit a block, and to delete some with a note."""
 IN_SPARK = (
     "cursor-advanced",
     "deliveries-gone",

@@ -199,7 +199,7 @@ def _edits(table: FieldTable) -> list[str]:
 
 
 def _kinds_of_states() -> set[type]:
-    return {kind for kind, _ in STATES}
+    return {kind for kind, _ in STATES} | {SelectionConditions}
 
 
 def _of_group(change: Callable[[State], None]) -> Callable[[State], None]:
@@ -210,10 +210,6 @@ def _of_peer(change: Callable[[State], None]) -> Callable[[State], None]:
     return _of_group(lambda group: change(group["peers"][0]))
 
 
-def _selecting(**conditions: Any) -> Callable[[State], None]:
-    return _of_peer(lambda peer: peer["selections"][-1].update(selection=conditions))
-
-
 STATES: Mapping[tuple[type, str], Callable[[State], None]] = {
     (NodeState, "schema"): lambda state: state.update(schema=2),
     (NodeState, "node"): lambda state: state.update(node="another"),
@@ -222,20 +218,43 @@ STATES: Mapping[tuple[type, str], Callable[[State], None]] = {
     (GroupState, "group"): _of_group(lambda group: group.update(group="another")),
     (GroupState, "last_seq"): _of_group(lambda group: group.update(last_seq=group["last_seq"] + 1)),
     (PeerState, "peer"): _of_peer(lambda peer: peer.update(peer="another")),
-    (SelectionConditions, "types"): _selecting(types=["another"]),
-    (SelectionConditions, "subject_prefixes"): _selecting(subjectPrefixes=["another"]),
-    (SelectionConditions, "sources"): _selecting(sources=["another"]),
-    (SelectionConditions, "payload"): _selecting(payload={"n": "another"}),
-    (SelectionConditions, "relay"): _selecting(relay=True),
     (SegmentRange, "after"): lambda state: state["segments"]["events"].update(after=-1),
     (SegmentRange, "upto"): lambda state: state["segments"]["events"].update(upto=state["head"] + 1),
 }
 
 
+CONDITIONS: Mapping[str, State] = {
+    "types": {"types": ["another"]},
+    "subject_prefixes": {"subjectPrefixes": ["another"]},
+    "sources": {"sources": ["another"]},
+    "payload": {"payload": {"n": "another"}},
+    "relay": {"relay": True},
+}
+"""Other selections, by the condition that they change."""
+
+
 def test_all_fields_of_states_are_changed() -> None:
-    structs = (NodeState, GroupState, PeerState, SelectionConditions, SegmentRange)
-    wanted = {(kind, name) for kind in structs for flag in (True, False) for name in edited(FILES[kind], naming=flag)}
+    structs = (NodeState, GroupState, PeerState, SegmentRange)
+    wanted = {(kind, name) for kind in structs for name in _edits(FILES[kind])}
     assert {*STATES} == wanted
+    assert {*CONDITIONS} == {*_edits(FILES[SelectionConditions])}
+
+
+def test_a_changed_selection_of_a_state_is_found(federation: Federation, sound: Report, lake: LakeFiles) -> None:
+    """Each condition in the selection of another link."""
+    links = [(node, peer) for node in NODES for peer in NODES if peer != node]
+    changed = dict(zip(CONDITIONS, links, strict=False))
+    for condition, (node, other) in changed.items():
+
+        def change(group: State, other: str = other, condition: str = condition) -> None:
+            (peer,) = (one for one in group["peers"] if one["peer"] == other)
+            peer["selections"][-1].update(selection=CONDITIONS[condition])
+
+        lake.set_state(node, _of_group(change))
+    found = {(one.kind.value, one.source, one.peer) for one in new_findings(audit(federation, lake), sound)}
+    checks = FILES[SelectionConditions].checks
+    missed = [name for name, link in changed.items() if (checks[name].verdict, *link) not in found]
+    assert missed == []
 
 
 @pytest.mark.parametrize(("kind", "field"), STATES)

@@ -22,6 +22,7 @@ class Ledgers:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._readable = set[_File]()
+        self._first: dict[str, set[_File]] = {}
 
     def ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
@@ -43,8 +44,14 @@ class Ledgers:
         if not self._readable:  # of the first lake, which stays as it is
             self._readable = {file for name, file in files.items() if name not in unreadable}
         for ledger, names in found.items():
-            if readable := [name for name in names if name not in unreadable]:
+            readable = [name for name in names if name not in unreadable]
+            content = {files[name] for name in readable}
+            if not readable:
+                continue
+            if self._first.setdefault(ledger, content) is content or self._first[ledger] != content:
                 self._connection.execute(_CREATE.format(f"{schema}.{ledger}"), {"files": readable})
+            else:  # what was not damaged is not read again
+                self._connection.execute(f"CREATE VIEW {schema}.{ledger} AS SELECT * FROM before.{ledger}")
 
     def forget(self, schema: str) -> None:
         """Remove the tables of a lake."""
