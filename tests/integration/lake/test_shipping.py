@@ -76,7 +76,7 @@ async def settled(site: Site, number: int) -> None:
     await until(there, f"the cursor of the events to be at {number}", seconds=30)
 
 
-async def test_both_ends_of_a_link_tell_the_same(sites: MakeSites, tmp_path: Path) -> None:
+async def test_both_ends_of_a_link_tell_the_same_and_a_peer_cosigns_the_files(sites: MakeSites, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     a, b = await joined(sites, lake)
     ids = [f"e{number}" for number in range(25)]
@@ -112,6 +112,15 @@ async def test_both_ends_of_a_link_tell_the_same(sites: MakeSites, tmp_path: Pat
     assert (group.group, [peer.peer for peer in group.peers]) == ("edge", ["site-b"])
     assert (group.last_seq, group.evicted_seq) == (25, 0)
     assert group.peers[0].selections[-1].version == (await a.cursor("site-b")).selector_version
+    more = (f"f{number}" for number in count())
+
+    async def cosigned() -> bool:
+        await a.emit(next(more))  # the next state has the cosignature
+        tree = state(lake, "site-a").tree
+        return tree is not None and "\n— eventd/edge/site-b/witness " in tree.cosigned
+
+    await until(cosigned, "a state with a cosignature", seconds=30)
+    assert judge_files(connect(str(lake)), survey_lake(lake)).findings == []
 
 
 async def test_another_lake_gets_all_that_is_still_known(sites: MakeSites, tmp_path: Path) -> None:
@@ -323,23 +332,6 @@ async def test_a_node_for_one_group_leaves_shipping_to_others(sites: MakeSites, 
     await a.join()
     await a.emit("e1")
     assert not any(b"egress.lake.worker" in command.encode() for command in children())
-
-
-async def test_a_peer_cosigns_the_files_that_a_node_ships(sites: MakeSites, tmp_path: Path) -> None:
-    lake, (a, b) = tmp_path / "lake", sites("site-a", "site-b")
-    await a.start(**ship_to(lake))
-    await b.start()
-    for one, other in ((a, b), (b, a)):
-        await one.join(other, history={"mode": "record"})
-    ids = (f"e{number}" for number in count())
-
-    async def cosigned() -> bool:
-        await a.emit(next(ids))  # the next state has the cosignature
-        tree = state(lake, "site-a").tree if [*lake.glob("nodes/*/*.json")] else None
-        return tree is not None and "\n— eventd/edge/site-b/witness " in tree.cosigned
-
-    await until(cosigned, "a state with a cosignature", seconds=30)
-    assert judge_files(connect(str(lake)), survey_lake(lake)).findings == []
 
 
 @pytest.mark.postgres
