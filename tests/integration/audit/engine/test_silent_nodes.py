@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import pytest
 
+from eventd.audit.engine import stream
 from eventd.audit.engine.request import AuditRequest
 from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, checkpoint_of
 from eventd.audit.generate import GeneratorSettings
 from eventd.audit.report.objectives import read_conditions
 from eventd.audit.report.report import Report
-from eventd.audit.spark.session import quiet
 from eventd.errors import LakeUnavailable
 from eventd.lake.close import close_node
 from eventd.lake.reader import survey
@@ -23,7 +24,7 @@ from eventd.lake.writer import write_state
 from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
 from tests.support.federations import copy_generated
-from tests.support.local_spark import run_audit
+from tests.support.local_spark import LocalSpark, run_audit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -208,18 +209,36 @@ class Heard:
         raise error
 
 
-@pytest.fixture
-def no_leaks() -> None:
-    """The threads over which Spark calls Python back stay as long as Spark itself does."""
-    return
+class Query:
+    """Stands in for a query of Spark, which has one batch, and then no news."""
+
+    isActive = True
+
+    def __init__(self, on_batch: Callable[[], None]) -> None:
+        self._on_batch = on_batch
+        self._has_begun = False
+
+    def awaitTermination(self, seconds: float) -> bool:
+        if not self._has_begun:
+            self._on_batch()
+        self._has_begun = True
+        return False
+
+    def stop(self) -> None:
+        self.isActive = False
 
 
-def test_a_stream_tells_of_silence_though_nothing_arrives(spark: SparkSession, lake: str, no_leaks: None) -> None:
+def test_a_stream_tells_of_silence_though_nothing_arrives(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(BOOKS.end + 300 * SECOND)
     heard = Heard(clock)
     following = StreamRequest(AuditRequest(lake, f"{lake}-out"), every=SECOND)
-    with quiet(spark):
-        Stream(spark, replace(following, checkpoint=checkpoint_of(following)), heard, clock=clock).follow()
+    following = replace(following, checkpoint=checkpoint_of(following))
+    followed = Stream(cast("SparkSession", LocalSpark()), following, heard, clock=clock)
+    query = Query(followed._audit)
+    monkeypatch.setattr(followed, "_start", lambda: query)
+    monkeypatch.setattr(stream, "silence_log", lambda _: None)
+    followed.follow()
+    assert not query.isActive
     first, second = (batch.report for batch in heard.batches)
     assert (first.verdict, first.troubles) == ("complete", ())
     assert (second.verdict, {one.kind for one in second.troubles}) == ("unproven", {"silent"})
