@@ -23,26 +23,20 @@ def test_a_client_without_a_java_audits_and_queries_a_lake(processes: Processes,
     lake, out = str(tmp_path / "lake"), tmp_path / "report"
     truth = generate(BOOKS, lake)
     server = ConnectServer(processes)
-    there = ["--lake", lake, "--out", str(out), "--master", server.address]
-    here = {"JAVA_HOME": str(tmp_path), "PATH": ""}
-
-    def report() -> dict[str, object]:
-        return dict(json.loads((out / "report.json").read_text()))
-
-    followed = processes.run([*CONTROL, "audit", "stream", *there, "--once"], env=here, seconds=SECONDS)
-    assert followed.returncode == 0, followed.stderr
-    first = report()
-    assert first["totals"]["missing"] == 2  # type: ignore[index]
-
-    # The storage that Spark reads by itself, which has no JVM here to write with.
-    read = [*CONTROL, "audit", "run", *there, "--storage", "spark", "--full", "--fail-on", "missing"]
-    assert processes.run(read, env=here, seconds=SECONDS).returncode == 4
-    assert report()["findings"] == first["findings"]
-
-    program = start_program(processes, "query", server.address, lake)
+    without_java = {"JAVA_HOME": str(tmp_path), "PATH": ""}
+    program = start_program(processes, "remote", server.address, lake, str(out), env=without_java)
     assert program.wait_exit(seconds=SECONDS) == 0, program.log_tail()
+    said = program.log().splitlines()
+    assert [line for line in said if " ended with " in line] == [
+        "audit stream ended with 0",
+        "audit run ended with 4",
+    ]
+    streamed, read = (json.loads((out / name).read_text()) for name in ("streamed.json", "report.json"))
+    assert streamed["totals"]["missing"] == 2
+    assert read["findings"] == streamed["findings"]
+    assert (streamed["settings"]["incremental"], read["settings"]["incremental"]) == (True, False)
     delivered = truth.totals["deliveries"]
-    assert program.log().splitlines()[-1] == f"{delivered} deliveries by the source, {delivered} by the views"
+    assert said[-1] == f"{delivered} deliveries by the source, {delivered} by the views"
 
 
 def test_a_server_that_does_not_answer_is_named_without_its_token(processes: Processes, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,16 +105,6 @@ def installed_spark() -> Path:
     return Path(pyspark.__file__).parent
 
 
-def own_spark(folder: Path) -> Path:
-    """Return a Spark home with the installed files but its own `work` folder, where `local-cluster` writes."""
-    home = folder / "spark"
-    home.mkdir()
-    for entry in installed_spark().iterdir():
-        if entry.name != "work":
-            (home / entry.name).symlink_to(entry)
-    return home
-
-
 def quick_spark(folder: Path) -> dict[str, str]:
     """Return an environment in which each JVM of Spark starts fast; executors write temporary files to `folder`.
 
@@ -149,10 +139,11 @@ def link_environment(path: Path) -> None:
             archive.addfile(link)
 
 
-def start_program(processes: Processes, *arguments: str) -> Process:
+def start_program(processes: Processes, *arguments: str, env: Mapping[str, str] | None = None) -> Process:
     """Start one of `tests.support.spark_programs`."""
     command = [sys.executable, "-m", "tests.support.spark_programs", *arguments]
-    return processes.start(arguments[0], command, env={"PYTHONPATH": str(ROOT), "TMPDIR": str(processes.directory)})
+    here = {"PYTHONPATH": str(ROOT), "TMPDIR": str(processes.directory)}
+    return processes.start(arguments[0], command, env={**here, **(env or {})})
 
 
 def _runs_python(worker: Process) -> bool:

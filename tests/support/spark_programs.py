@@ -1,12 +1,13 @@
 """Programs in processes of their own, because they are killed or need a Spark of their own.
 
 python -m tests.support.spark_programs follow MASTER LAKE FOLDER   stream a lake into FOLDER/rows, until killed
-python -m tests.support.spark_programs query SERVER LAKE            count deliveries through Spark Connect
+python -m tests.support.spark_programs remote SERVER LAKE OUT       audit and query a lake through Spark Connect
 python -m tests.support.spark_programs archive                     write the classes for a fast start, see `CLASSES`
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 from eventd.audit.source import register
 from eventd.audit.spark.session import open_session
 from eventd.audit.views import register_views
+from eventd.cli.routerctl import main
 from tests.support.spark import CLASSES, MEMORY, OPTIONS, QUICK, QUIET
 
 
@@ -26,13 +28,28 @@ def follow(master: str, lake: str, folder: str) -> None:
         writer.start(f"{folder}/rows").awaitTermination()
 
 
-def query(server: str, lake: str) -> None:
+def remote(server: str, lake: str, out: str) -> None:
+    """One program for all of it, because a client takes seconds to start: a stream, an audit, and two queries."""
+    there = ("--lake", lake, "--out", out, "--master", server)
+    _type("audit", "stream", *there, "--once")
+    shutil.copy(f"{out}/report.json", f"{out}/streamed.json")
+    # The storage that Spark reads by itself, which has no JVM here to write with.
+    _type("audit", "run", *there, "--storage", "spark", "--full", "--fail-on", "missing")
     with open_session(server, app="query") as spark:
         register(spark)
         rows = spark.read.format("eventd").option("book", "deliveries").load(lake).count()
         register_views(spark, lake)
         (seen,) = spark.sql("SELECT count(*) FROM deliveries").collect()
         print(f"{rows} deliveries by the source, {seen[0]} by the views")  # noqa: T201
+
+
+def _type(*words: str) -> None:
+    """Run a command, and print its status."""
+    sys.argv = ["routerctl", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        print(f"{' '.join(words[:2])} ended with {ended.code or 0}")  # noqa: T201
 
 
 def archive() -> None:
@@ -61,4 +78,4 @@ def _unchanged(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    {"follow": follow, "query": query, "archive": archive}[sys.argv[1]](*sys.argv[2:])
+    {"follow": follow, "remote": remote, "archive": archive}[sys.argv[1]](*sys.argv[2:])
