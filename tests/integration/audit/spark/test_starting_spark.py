@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,16 +11,6 @@ from eventd.audit.spark.masters import SparkUnavailable
 from eventd.audit.spark.session import last_cause, open_session
 from eventd.errors import Invalid, MissingExtra
 from tests.support.ports import free_port
-from tests.support.spark import require_spark
-from tests.support.spark_cluster import quick_spark
-
-WARNING = """
-from eventd.audit.spark.session import open_session
-
-with open_session(app="test", memory="1g") as spark:
-    log = spark.sparkContext._jvm.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.test")
-    log.warn("read s3a://me:hush/hush@hush@bucket/lake?token=hushhush and abfss://lake@account/x")
-"""
 
 
 @pytest.mark.parametrize(
@@ -56,14 +43,6 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_spark_is_to_log_by_is_shipped() -> None:
     assert "rootLogger.level = warn" in Path(session.LOGGING).read_text()
-
-
-@pytest.mark.spark
-def test_the_log_of_spark_names_addresses_without_secrets(tmp_path: Path) -> None:
-    require_spark()
-    run, env = [sys.executable, "-c", WARNING], os.environ | quick_spark(tmp_path)
-    done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=300, check=True)
-    assert "spark: WARN test: read s3a://***@bucket/lake?*** and abfss://lake@account/x" in done.stderr.splitlines()
 
 
 def test_a_secret_at_the_end_of_a_shortened_cause_is_not_shown_in_part() -> None:
