@@ -80,15 +80,12 @@ def filtering(spark: SparkSession) -> DataFrameReader:
 
 
 CONDITIONS = [
-    ("node = 'site-b'", 50),
-    ("node IN ('site-b', 'site-c') AND number > 45", 5),
-    ("number BETWEEN 101 AND 110", 10),
-    ("number = 7 AND own = false", 2),
+    ("node = 'site-b' AND own = false AND number > 45", 5),
+    ("node IN ('site-b', 'site-c') AND number BETWEEN 41 AND 45", 5),
     ("node LIKE '%-a' AND NOT number < 399", 2),
-    ("recorded_at > TIMESTAMP'2026-11-20 12:00:00'", 0),
     ("event_at = TIMESTAMP'2026-11-20 12:00:00' AND subject IS NOT NULL", 450),
     ("expires_at <=> NULL OR number = 1", 2),
-    ("digest = X'00'", 0),
+    ("digest = X'00' OR recorded_at > TIMESTAMP'2026-11-20 12:00:00'", 0),
 ]
 
 

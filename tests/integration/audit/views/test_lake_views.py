@@ -78,14 +78,17 @@ def test_each_row_is_there_once_while_the_landing_still_holds_what_is_archived(
     assert rows(session, "SELECT count(*) FROM deliveries") == [(3,)]
 
 
-@pytest.mark.parametrize("book", Ledger)
-def test_a_view_has_the_columns_of_its_ledger_and_the_day(session: SparkSession, lake: Storage, book: Ledger) -> None:
-    """Those of a ledger without rows, too."""
+def test_a_view_has_the_columns_of_its_ledger_and_the_day(session: SparkSession, lake: Storage) -> None:
+    """Those of a ledger without rows, too. The settings of the session are as before."""
+    names = [f"spark.sql.sources.parallelPartitionDiscovery.{name}" for name in ("threshold", "parallelism")]
+    before = [session.conf.get(name) for name in names]
     register_views(session, lake.url)
-    view = session.table(book.value)
-    assert view.columns == [*arrow_schema(book).names, "dt"]
-    assert [field.dataType for field in view.schema][:-1] == [field.dataType for field in spark_schema(book)]
-    assert view.schema["dt"].dataType.simpleString() == "date"
+    assert [session.conf.get(name) for name in names] == before
+    for book in Ledger:
+        view = session.table(book.value)
+        assert view.columns == [*arrow_schema(book).names, "dt"]
+        assert [field.dataType for field in view.schema][:-1] == [field.dataType for field in spark_schema(book)]
+        assert view.schema["dt"].dataType.simpleString() == "date"
 
 
 def test_only_files_of_the_nodes_and_days_of_a_query_are_opened(session: SparkSession, lake: Storage) -> None:
@@ -140,13 +143,6 @@ def test_views_hold_what_the_lake_had_until_they_are_registered_again(session: S
     assert rows(session, "SELECT count(*) FROM events") == [(10,)]
     register_views(session, storage.url)
     assert rows(session, "SELECT count(*) FROM events") == [(20,)]
-
-
-def test_the_settings_of_the_session_are_as_before(session: SparkSession, lake: Storage) -> None:
-    names = [f"spark.sql.sources.parallelPartitionDiscovery.{name}" for name in ("threshold", "parallelism")]
-    before = [session.conf.get(name) for name in names]
-    register_views(session, lake.url)
-    assert [session.conf.get(name) for name in names] == before
 
 
 def test_a_place_without_a_lake_is_reported(session: SparkSession, tmp_path: Path) -> None:

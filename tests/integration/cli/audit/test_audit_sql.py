@@ -100,7 +100,7 @@ def test_what_spark_refuses_is_one_line(on_spark: Control, lake: Path, query: st
     assert ended.out == ""
 
 
-@pytest.mark.parametrize(("form", "out"), [("table", ""), ("csv", ""), ("json", "[]\n"), ("yaml", "[]\n")])
+@pytest.mark.parametrize(("form", "out"), [("csv", ""), ("json", "[]\n")])
 def test_a_statement_without_a_result_is_noted(on_spark: Control, lake: Path, form: str, out: str) -> None:
     ended = on_spark("audit", "sql", "DROP VIEW events", "--lake", str(lake), "-o", form)
     assert (ended.out, ended.err) == (out, "the statement has no result\n")
@@ -125,19 +125,11 @@ def test_columns_of_one_name_are_refused_where_they_would_hide_each_other(on_spa
     assert err.startswith("error: two columns of the result are called 'a' (name them apart with AS)")
 
 
-@pytest.mark.parametrize("form", ["table", "csv", "json"])
 def test_a_result_with_more_rows_than_the_limit_is_refused_and_nothing_is_printed(
-    on_spark: Control, lake: Path, form: str
+    on_spark: Control, lake: Path
 ) -> None:
-    asked = (
-        "audit",
-        "sql",
-        "SELECT concat('row-', number) AS n FROM events ORDER BY n",
-        "--lake",
-        str(lake),
-        "-o",
-        form,
-    )
+    query = "SELECT concat('row-', number) AS n FROM events ORDER BY n"
+    asked = ("audit", "sql", query, "--lake", str(lake), "-o", "csv")
     whole = on_spark(*asked, "--limit", "3").out
     assert whole.count("row-") == 3
     assert on_spark(*asked).out == whole
@@ -151,9 +143,13 @@ def test_a_limit_that_spark_cannot_count_is_a_mistake_in_the_option(control: Con
     assert "2147483646" in control(*asked, "2147483647", code=2).err
 
 
-@pytest.mark.parametrize("form", ["table", "csv", "json"])
 @pytest.mark.parametrize(
-    "value", ["DATE'+10000-01-01'", "array(TIMESTAMP'+10000-01-01 00:00:00')", "map('a', TIMESTAMP_NTZ'-0044-03-15')"]
+    ("form", "value"),
+    [
+        ("table", "DATE'+10000-01-01'"),
+        ("csv", "array(TIMESTAMP'+10000-01-01 00:00:00')"),
+        ("json", "map('a', TIMESTAMP_NTZ'-0044-03-15')"),
+    ],
 )
 def test_a_time_that_python_does_not_have_is_named_and_nothing_is_printed(
     on_spark: Control, lake: Path, form: str, value: str
@@ -206,9 +202,8 @@ def test_no_secret_of_the_address_is_in_names_of_files_or_plans(
     url = mount(spark, tmp_path, user="me:hushhush@") + "/lake"
     asked = ("audit", "sql", "--lake", url, "-o", "csv")
     for query in (
-        "SELECT DISTINCT input_file_name() AS path FROM events",
-        "SELECT collect_set(path) AS paths FROM (SELECT input_file_name() AS path FROM events)",
-        "SELECT named_struct('in', map(input_file_name(), array(input_file_name()))) AS nested FROM events",
+        "SELECT path, collect_set(path) AS paths, named_struct('in', map(path, array(path))) AS nested"
+        " FROM (SELECT input_file_name() AS path FROM events) GROUP BY path",
         "EXPLAIN EXTENDED SELECT id FROM events",
         "EXPLAIN FORMATTED SELECT id FROM events WHERE id = 'e1'",
     ):
