@@ -18,6 +18,7 @@ from tests.chaos.mounts import small_disk
 from tests.chaos.plan import OLD, Link, Plan
 from tests.chaos.work import Work, wait_topics
 from tests.support.flaky_peer import Deed, FlakyPeer, Forward, ReceivedRequest
+from tests.support.fresh import create_current
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 from tests.support.processes import DAEMON, Processes
@@ -90,7 +91,7 @@ class Mesh:
         for name in self.plan.nodes:
             database_url = None
             if self.server is not None:
-                database_url = self.server.create_database()
+                database_url = create_current(self.server)
                 stack.callback(self.server.drop_database, database_url)
             elif self.has_own_disk(name):
                 stack.enter_context(small_disk(self.directory / name))
