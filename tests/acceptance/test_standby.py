@@ -10,14 +10,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import closing
 from copy import copy
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
-from eventd.store.engine.database import Database
-from eventd.store.engine.statements import fetch
 from tests.acceptance.test_kill import Emitter
 from tests.support.declared import group
 from tests.support.processes import Processes
@@ -128,8 +126,9 @@ def in_transaction(url: str) -> bool:
         " AND starts_with(application_name, 'eventd-writer') AND state = 'idle in transaction'"
         " AND state_change < clock_timestamp() - interval '50 milliseconds'"
     )
-    with closing(Database(url)) as database:
-        return bool(database.read_now(fetch, sql)[0][0])
+    with psycopg.connect(url.replace("+psycopg", "")) as session:
+        (found,) = session.execute(sql).fetchone() or (0,)
+        return bool(found)
 
 
 def end_claim(url: str) -> None:
@@ -138,8 +137,8 @@ def end_claim(url: str) -> None:
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND granted"
         " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     )
-    with closing(Database(url)) as database:
-        assert database.read_now(fetch, sql) == [(True,)]
+    with psycopg.connect(url.replace("+psycopg", "")) as session:
+        assert session.execute(sql).fetchall() == [(True,)]
 
 
 @pytest.mark.postgres

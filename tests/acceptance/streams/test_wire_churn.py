@@ -13,7 +13,7 @@ from tests.support.waiting import wait_for
 
 ORDERS = "t1/default/orders"
 CACHE = scope("t1/default/primary", "cache")
-SECONDS = 3.0
+SECONDS = 1.5
 LEFT = (
     "routerd_eventd_stream_connections",
     'routerd_eventd_stream_open_streams{kind="request"}',
