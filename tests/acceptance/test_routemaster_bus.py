@@ -20,8 +20,6 @@ from tests.support.certificates import server_context
 from tests.support.processes import Processes
 from tests.support.waiting import wait_for
 
-DATABASES = pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-
 
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[ReceiverThread]:
@@ -122,12 +120,10 @@ def test_changes_count_at_once_and_left_topics_are_still_delivered(
     assert bus.node.stop() == 0
 
 
-@DATABASES
 def test_what_a_subscriber_selects_is_the_same_after_restarts_and_for_a_topic_that_is_made_again(
-    processes: Processes, receiver: ReceiverThread, request: pytest.FixtureRequest, database: str
+    processes: Processes, receiver: ReceiverThread
 ) -> None:
-    url = None if database == "sqlite" else request.getfixturevalue("postgres_url")
-    bus = Bus(processes, database_url=url)
+    bus = Bus(processes)
     shop, billing = bus.token("shop"), bus.token("billing")
     receiver.answer = lambda _: 503
 

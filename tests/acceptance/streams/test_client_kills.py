@@ -98,21 +98,12 @@ def judge(killed: KilledNode, events: list[Event]) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_acknowledged_records_survive_kills_once_and_reach_every_subscription_once_on_sqlite(
+def test_acknowledged_records_survive_kills_once_and_reach_every_subscription_once(
     processes: Processes, chance: random.Random
 ) -> None:
     killed = KilledNode(processes)
     asyncio.run(storm(killed, chance, kills=3))
     assert killed.node.faults() == []
-
-
-@pytest.mark.timeout(200)
-@pytest.mark.postgres
-def test_acknowledged_records_survive_kills_once_and_reach_every_subscription_once_on_postgres(
-    processes: Processes, postgres_url: str, chance: random.Random
-) -> None:
-    killed = KilledNode(processes, database_url=postgres_url)
-    asyncio.run(storm(killed, chance, kills=2))
 
 
 async def lose(killed: KilledNode) -> None:
