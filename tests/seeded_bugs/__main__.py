@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.seeded_bugs.hunt import STARTS, Catch, hunt
 from tests.seeded_bugs.table import TABLE
 
 MEMORY = Path("/dev/shm")
+_INVARIANT = re.compile(r"\bV\d+")
 
 
 def main(arguments: list[str]) -> int:
@@ -82,7 +84,7 @@ def row_of(bug: ProductBug, found: Sequence[Catch]) -> dict[str, Any]:
         "bug": bug.title,
         "where": bug.where,
         "ways": sorted({each.way for each in found}),
-        "invariants": sorted({each.invariant for each in found}),
+        "invariants": sorted({name for each in found for name in _INVARIANT.findall(each.invariant)}),
         "medianRuns": median(runs) if runs else None,
         "mostRuns": max(runs, default=None),
         "states": max((each.states for each in found), default=0) or None,

@@ -89,6 +89,8 @@ def _run_test(bug: ProductBug, way: BySuite) -> Iterator[Catch]:
     failed = _FAILED.search(done.stdout)
     if done.returncode == _TESTS_FAILED and failed is not None:
         yield Catch("test", way.invariants[0], failed[1])
+    elif done.returncode:  # a test that cannot run finds nothing
+        raise AssertionError(f"{way.test} does not run with {bug.name}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def known_way(bug: ProductBug) -> Way | None:
