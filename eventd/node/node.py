@@ -39,7 +39,7 @@ from eventd.egress.transport.transport import Transport
 from eventd.errors import EventdError
 from eventd.log.core.eventlog import EventLog
 from eventd.net.local_socket import DATABASE_HEADER, LISTEN_HEADER
-from eventd.node import lake_shipping
+from eventd.node import lake_shipping, surface_log
 from eventd.node.callback_metrics import DeliveryMetrics
 from eventd.node.callback_notices import CallbackNotices
 from eventd.node.callbacks import Callbacks
@@ -58,19 +58,18 @@ from eventd.node.schedules import Schedules
 from eventd.node.stream_tenants import StreamTenants
 from eventd.node.streams import NodeStreams
 from eventd.node.subscriptions import Subscribers
-from eventd.node.surface_log import SurfaceLog
 from eventd.node.topic_changes import TopicChanges
 from eventd.plugins.run.context import context_of
 from eventd.plugins.run.plugins import Plugins
 from eventd.resources.callback_secret_files import CallbackSecretFiles
 from eventd.resources.subscriber_configuration import subscriber_limits
 from eventd.runtime.chance import Chance
-from eventd.runtime.clock import SECOND, Clock
+from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Chore, Supervisor
 from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.runtime.worker_share import ALL, Share
 from eventd.settings.environment import plugin_environment
-from eventd.settings.identity import identify_file, identify_server
+from eventd.settings.identity import identify
 from eventd.settings.model import Settings
 from eventd.settings.values import Endpoint
 from eventd.store.engine.claim import DatabaseClaim
@@ -252,10 +251,11 @@ class Node:
         return callbacks
 
     def _keep_up(self) -> None:
+        settings, share = self.settings, self._share
         chores: dict[str, Chore] = {}
-        if self._share.is_first:  # first, because it may refuse to start
-            chores = lake_shipping.chores(self._dependencies, self.settings, self.metrics.lake, self._chance.fraction)
-            jobs = BulkJobRunner(self.log, self.keys, self.metrics, alone=self.settings.group is None)
+        if share.is_first:  # first, because it may refuse to start
+            chores = lake_shipping.chores(self._dependencies, settings, self.metrics.lake, self._chance.fraction)
+            jobs = BulkJobRunner(self.log, self.keys, self.metrics, alone=settings.group is None)
             chores["jobs"] = jobs.run_for_ever
         chores |= {
             "changes": self.changes.follow_changes,
@@ -271,21 +271,13 @@ class Node:
             "certificates": self.certificates.refresh_for_ever,
             "refused actions": self.recorder.refused.write_for_ever,
             **self.stream_tenants.chores(),
-            **self._surface_chores(),
+            **surface_log.chores(settings, share, self._workers.collect, self.metrics.routemaster, self._clock),
         }
         # A working node must not end for a failure in one chore: each is run again.
         self._chores = [self.supervisor.keep(chore, name) for name, chore in chores.items()]
         if self._claim is not None:  # without the claim, another node may serve the database
             self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
         self._started.append(self._end_chores)
-
-    def _surface_chores(self) -> dict[str, Chore]:
-        """Return the chores of the node's first process for the Routemaster surface; none if the surface is off."""
-        settings, interval = self.settings, self.settings.routemaster_metrics_interval
-        if settings.routemaster_listen is None or not interval or not self._share.is_first:
-            return {}
-        names = self.metrics.routemaster.reference_names()
-        return {"metrics": SurfaceLog(self._workers.collect, names, self._clock, interval / SECOND).run_for_ever}
 
     async def _serve_api(self) -> None:
         settings = self.settings
@@ -296,7 +288,7 @@ class Node:
             self._dependencies.parsing,
             most_untrusted=max(settings.max_connections, MOST_UNTRUSTED),
         )
-        local = self._make_local_listener()
+        local = None if self._local is None else self._bind(self._local)
         callers = Callers(self.keys, limiter, local)
         self._workers.answer_with(VIEW, partial(answer_view, self.groups))
         v0 = self._make_v0(callers)
@@ -392,17 +384,14 @@ class Node:
         self.streams = streams
         streams.declare(self.reconciler.declared)  # what was declared while it started
 
-    def _make_local_listener(self) -> LocalListener | None:
-        """Return the listener that serves the API on the local socket; None without a socket."""
-        if self._local is None:
-            return None
+    def _bind(self, local: LocalSocket) -> LocalListener:
+        """Return the listener of the API on the local socket, which a whole node binds."""
         if self._share.is_whole:
-            self._local.bind(self._chance)
-        path = self.log.database.path
-        database = identify_server(self.settings.database_url) if path is None else identify_file(path)
+            local.bind(self._chance)
+        database = identify(self.settings.database_url, self.log.database.path)
         intended = {DATABASE_HEADER: database, LISTEN_HEADER: str(self.settings.api_listen)}
         most = self.settings.max_connections
-        return LocalListener(self._local, most, self.metrics, self._dependencies.parsing, intended)
+        return LocalListener(local, most, self.metrics, self._dependencies.parsing, intended)
 
     def _make_v0(self, callers: Callers) -> V0:
         limits = Limits.of(self.settings)

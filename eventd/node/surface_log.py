@@ -9,7 +9,11 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from eventd.runtime.clock import Clock
+from eventd.observe.routemaster_figures import RoutemasterFigures
+from eventd.runtime.clock import SECOND, Clock
+from eventd.runtime.supervisor import Chore
+from eventd.runtime.worker_share import Share
+from eventd.settings.model import Settings
 
 LINES_AT_ONCE: Final = 100
 """Number of lines after which the event loop gets its turn: with a thousand subscribers there are many lines."""
@@ -17,16 +21,28 @@ LINES_AT_ONCE: Final = 100
 logger = logging.getLogger("eventd.routemaster")
 
 
+Collect = Callable[[], Awaitable[Sequence[Metric]]]
+"""A function that returns all metrics of a node."""
+
+
+def chores(
+    settings: Settings, share: Share, collect: Collect, figures: RoutemasterFigures, clock: Clock
+) -> dict[str, Chore]:
+    """Return the chore that logs the metrics, by task name; empty if the surface is off, or another process has it."""
+    interval = settings.routemaster_metrics_interval
+    if settings.routemaster_listen is None or not interval or not share.is_first:
+        return {}
+    return {"metrics": SurfaceLog(collect, figures.reference_names(), clock, interval / SECOND).run_for_ever}
+
+
 class SurfaceLog:
     """Logs metrics at an interval.
 
-    `collect` returns all metrics of the node. `names`: Routemaster's name of each metric that is logged, by its name
+    `names`: Routemaster's name of each metric that is logged, by its name
     here without `_total`.
     """
 
-    def __init__(
-        self, collect: Callable[[], Awaitable[Sequence[Metric]]], names: Mapping[str, str], clock: Clock, seconds: float
-    ) -> None:
+    def __init__(self, collect: Collect, names: Mapping[str, str], clock: Clock, seconds: float) -> None:
         self._collect = collect
         self._names = names
         self._clock = clock

@@ -14,6 +14,11 @@ from eventd.settings.environment import redirects_postgres
 _SECRET = ("password", "sslpassword")
 
 
+def identify(url: str, file: Path | None, environ: Mapping[str, str] | None = None) -> str:
+    """Return the identity of the database at this URL; `file` is its SQLite file, if it is one."""
+    return identify_server(url, environ) if file is None else identify_file(file)
+
+
 def identify_file(path: Path) -> str:
     """Return the identity of a SQLite file, whatever path names it; empty if the file is missing."""
     try:

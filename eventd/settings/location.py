@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eventd.settings.environment import DATA_DIR, DATABASE_FILE, location_environment
-from eventd.settings.identity import identify_file, identify_server
+from eventd.settings.identity import identify
 from eventd.text.credential import CREDENTIAL
 
 MAX_BYTES = 1 << 20
@@ -49,7 +49,7 @@ def locate(
         folder = _path(values.get("data_dir", DATA_DIR))
         url = _database_url(values)
         file = _sqlite_file(url) if url else folder / DATABASE_FILE
-        identity = identify_server(url, environ) if file is None else identify_file(file)
+        identity = identify(url, file, environ)
     except (_Unusual, OSError, ValueError, RuntimeError):
         return None
     folders = (folder,) if file is None or file.parent == folder else (folder, file.parent)
