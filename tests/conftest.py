@@ -162,7 +162,9 @@ def postgres_url(postgres_server: PostgresServer, make_postgres_database: Callab
 @pytest.fixture(scope="session")
 def _shared_postgres(postgres_server: PostgresServer) -> Iterator[SharedDatabase]:
     url = postgres_server.create_database()
-    yield SharedDatabase(url, now=NOW)
+    shared = SharedDatabase(url, now=NOW)
+    yield shared
+    shared.close()
     postgres_server.drop_database(url)
 
 

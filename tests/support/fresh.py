@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import psycopg
+import pytest
 import sqlalchemy as sa
 
 from eventd.runtime.chance import SYSTEM
@@ -18,7 +19,10 @@ from eventd.store.engine.connection import DatabaseConnection, ProcessFacts
 from eventd.store.engine.database import Database
 from eventd.store.schema import migrations
 from tests.support.logs import empty
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import EMPTYING, PostgresServer
+
+on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+"""Runs a test once, above the rooms that have SQL: others execute on Postgres each statement that it executes."""
 
 
 def make_current(url: str, *, now: int) -> None:
@@ -65,14 +69,20 @@ class SharedDatabase:
     def __init__(self, url: str, *, now: int) -> None:
         self.url = url
         make_current(url, now=now)
-        # Keeps compiled statements but no session: a session that is open after a test belongs to that test.
-        self._engine = sa.create_engine(url, poolclass=sa.NullPool)
+        # One session is kept open: in a new one the server plans the emptying of all tables anew, for ten milliseconds.
+        # A test may end it, which the ping notices.
+        named = {"application_name": EMPTYING}
+        self._engine = sa.create_engine(url, pool_size=1, pool_pre_ping=True, connect_args=named)
 
     def empty(self) -> None:
         """Leave only the head of a new log, with its own history id. No process may have the database open."""
         with self._engine.begin() as conn:
             driver = conn.connection.driver_connection
             empty(DatabaseConnection("postgresql", driver, lambda: conn, process=ProcessFacts(SYSTEM, "")))
+
+    def close(self) -> None:
+        """End the session."""
+        self._engine.dispose()
 
 
 @cache

@@ -31,6 +31,8 @@ from tests.support.ports import free_port
 from tests.support.tether import tethered
 from tests.support.waiting import wait_for
 
+EMPTYING = "eventd tests: emptying"
+"""The application name of a session that outlives tests, to empty the database that they share."""
 _PREFIX = "eventd-pg-"
 _SECONDS_TO_START = 60.0
 _SECONDS_TO_STOP = 20.0
@@ -168,13 +170,14 @@ class PostgresServer:
             session.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
 
     def sessions(self, url: str) -> list[str]:
-        """Return the open sessions of the database behind `url`, one readable line each."""
+        """Return the open sessions of the database behind `url`, one readable line each; that of `EMPTYING` is none of
+        a test."""
         question = (
             "SELECT pid, application_name, state, left(query, 120) FROM pg_stat_activity"
-            " WHERE datname = %s AND backend_type = 'client backend'"
+            " WHERE datname = %s AND backend_type = 'client backend' AND application_name <> %s"
         )
         with self._session() as session:
-            rows = session.execute(question, (_database_of(url),)).fetchall()
+            rows = session.execute(question, (_database_of(url), EMPTYING)).fetchall()
         return [f"pid {pid} {name or 'unnamed'} {state}: {query}" for pid, name, state, query in rows]
 
     def end_sessions(self, url: str) -> None:

@@ -21,6 +21,7 @@ from eventd.store.parts.parts import delete_part, put_part, withdraw
 from eventd.store.rows.generations import read_noted
 from eventd.store.rows.registry import announce, put_resource, read_resources
 from eventd.testing import NOW, ManualClock, event, give_turns, until
+from tests.support.fresh import on_sqlite
 from tests.unit.dynamic.samples import NET, route
 
 SECOND = 1_000_000
@@ -68,6 +69,7 @@ def names(snapshot: Snapshot) -> list[str]:
     return [entry.key.name for entry in snapshot.effective.entries]
 
 
+@on_sqlite
 async def test_what_is_asked_for_is_what_is_there(database: Database, following: Following) -> None:
     declare(database, "fixed")
     give(database, "r1")
@@ -79,6 +81,7 @@ async def test_what_is_asked_for_is_what_is_there(database: Database, following:
     assert (names(second), second.generation) == (["fixed", "more", "r1"], 2)
 
 
+@on_sqlite
 async def test_only_another_content_is_another_generation(
     database: Database, following: Following, clock: ManualClock
 ) -> None:
@@ -99,6 +102,7 @@ async def test_only_another_content_is_another_generation(
     assert fourth.id != first.id
 
 
+@on_sqlite
 async def test_what_another_event_renews_is_the_same_and_says_which_event(
     database: Database, following: Following, clock: ManualClock
 ) -> None:
@@ -114,6 +118,7 @@ async def test_what_another_event_renews_is_the_same_and_says_which_event(
     assert (third.generation, [entry.key.name for entry in third.since(second).changed]) == (2, ["r1"])
 
 
+@on_sqlite
 async def test_what_ends_is_gone_at_that_moment(database: Database, following: Following, clock: ManualClock) -> None:
     give(database, "r1", ttl=5 * SECOND)
     await following.current()
@@ -124,6 +129,7 @@ async def test_what_ends_is_gone_at_that_moment(database: Database, following: F
     assert (names(gone), gone.generation) == ([], 2)
 
 
+@on_sqlite
 async def test_a_part_that_lost_its_claim_and_one_that_was_withdrawn_are_read_again(
     database: Database, following: Following, clock: ManualClock
 ) -> None:
@@ -138,6 +144,7 @@ async def test_a_part_that_lost_its_claim_and_one_that_was_withdrawn_are_read_ag
     assert names(await following.current()) == []
 
 
+@on_sqlite
 async def test_it_goes_on_counting_after_a_restart(database: Database, clock: ManualClock) -> None:
     give(database, "r1")
     before = await Following(database, clock).current()
@@ -147,6 +154,7 @@ async def test_it_goes_on_counting_after_a_restart(database: Database, clock: Ma
     assert (await Following(database, clock).current()).generation == 2
 
 
+@on_sqlite
 async def test_a_command_counts_alike_and_writes_nothing(
     database: Database, following: Following, clock: ManualClock
 ) -> None:
@@ -163,6 +171,7 @@ async def test_a_command_counts_alike_and_writes_nothing(
     assert (await command()).generation == 2
 
 
+@on_sqlite
 async def test_what_would_be_if_something_else_were_declared(database: Database, following: Following) -> None:
     declare(database, "fixed")
     give(database, "r1")
@@ -171,6 +180,7 @@ async def test_what_would_be_if_something_else_were_declared(database: Database,
     assert names(await following.current()) == ["fixed", "r1"]
 
 
+@on_sqlite
 async def test_its_state_moves_with_all_there_is_to_know(database: Database, following: Following) -> None:
     give(database, "r1")
     first = await following.current()
@@ -219,6 +229,7 @@ async def test_it_comes_to_an_end_while_parts_are_written_all_the_time(
     assert names(await following.current()) == ["r0", "r1"]
 
 
+@on_sqlite
 async def test_many_who_ask_at_once_share_a_look(
     database: Database, following: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +253,7 @@ async def test_many_who_ask_at_once_share_a_look(
     assert looks == 2
 
 
+@on_sqlite
 async def test_the_node_is_woken_by_a_sign(
     database: Database, following: Following, run: Callable[[], Awaitable[None]]
 ) -> None:
@@ -268,6 +280,7 @@ async def test_and_by_the_time_at_which_something_ends(
     await until(lambda: clock.waits == [LONGEST_WAIT], "the wait for a look at the clock")
 
 
+@on_sqlite
 async def test_a_sign_that_changes_nothing_wakes_nobody(
     database: Database, following: Following, run: Callable[[], Awaitable[None]]
 ) -> None:
@@ -307,6 +320,7 @@ async def test_trouble_is_said_once_and_got_over(
         await until(lambda: following._snapshot is not None, "a configuration")
 
 
+@on_sqlite
 async def test_a_content_that_could_not_be_noted_is_not_taken_for_known(
     database: Database, following: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +338,7 @@ async def test_a_content_that_could_not_be_noted_is_not_taken_for_known(
     assert (await following.current()).generation == first.generation + 1
 
 
+@on_sqlite
 async def test_what_differs_is_named_once_for_all(database: Database, following: Following) -> None:
     give(database, "r1")
     gone = give(database, "r2")

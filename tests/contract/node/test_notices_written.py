@@ -13,6 +13,7 @@ from eventd.node.callback_notices import CallbackNotices
 from eventd.runtime.supervisor import Supervisor
 from eventd.store.engine.statements import fetch
 from eventd.testing import ManualClock, until
+from tests.support.fresh import on_sqlite
 from tests.support.topics import Topics
 
 
@@ -21,6 +22,7 @@ async def records(log: EventLog) -> list[dict[str, object]]:
     return [json.loads(line) for (text,) in texts for line in text.splitlines()]
 
 
+@on_sqlite
 async def test_each_change_is_a_record_and_a_line_of_the_log(
     log: EventLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -47,6 +49,7 @@ async def test_each_change_is_a_record_and_a_line_of_the_log(
     ]
 
 
+@on_sqlite
 async def test_a_notice_that_cannot_be_written_is_logged_with_its_topic(
     log: EventLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,6 +29,7 @@ from eventd.witnessing.signing_gate import GATE_SECONDS, SigningGate
 from federation.history.checkpoints import Checkpoint, read_origin, sign_checkpoint
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
+from tests.support.fresh import on_sqlite
 
 OWNER = TreeOwner("g", "a", Ed25519PrivateKey.from_private_bytes(bytes(32)))
 
@@ -96,6 +97,7 @@ async def test_a_sealer_that_lags_rests_for_nineteen_times_the_processor_time_of
     assert figures.shown[-1] == ("g", 3, 0)
 
 
+@on_sqlite
 async def test_a_sealer_that_lags_too_far_does_not_rest(log: EventLog, sealer: Sealer, clock: ManualClock) -> None:
     await emit(log, "a", "b")
     clock.advance(MOST_LAG / SECOND + 1)
@@ -116,6 +118,7 @@ async def test_a_tree_that_ends_is_reported_and_followed_by_another(
     assert figures.shown[-1][1] == 2
 
 
+@on_sqlite
 async def test_a_key_that_nothing_vouches_for_is_reported_with_the_next_step(
     log: EventLog, sealer: Sealer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,6 +137,7 @@ async def test_a_key_that_nothing_vouches_for_is_reported_with_the_next_step(
             assert "put the old history.key back" in caplog.records[1].__dict__["hint"]
 
 
+@on_sqlite
 async def test_an_idle_minute_leaves_no_wait_behind(log: EventLog, sealer: Sealer, clock: ManualClock) -> None:
     with log.watch((await log.topic("group:g"),), own=True) as watch:
         appended = watch.after(watch.turn)
@@ -161,6 +165,7 @@ async def test_the_lake_opens_the_gate_and_shows_an_older_copy(log: EventLog, se
     assert found.detail.startswith("the lake holds 9 leaves of ")
 
 
+@on_sqlite
 async def test_leaves_are_unsettled_until_the_node_may_sign(log: EventLog, sealer: Sealer) -> None:
     tree = await log.database.read(find_open_tree, sealer._witness.topic_id)
     assert tree is not None
@@ -174,6 +179,7 @@ async def test_leaves_are_unsettled_until_the_node_may_sign(log: EventLog, seale
         running.cancel()
 
 
+@on_sqlite
 async def test_a_node_signs_after_a_minute_if_its_peers_do_not_answer(
     log: EventLog, sealer: Sealer, clock: ManualClock, figures: Figures, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -195,6 +201,7 @@ async def test_a_node_signs_after_a_minute_if_its_peers_do_not_answer(
     ]
 
 
+@on_sqlite
 async def test_a_node_that_stops_seals_what_it_has_stored(log: EventLog, sealer: Sealer) -> None:
     sealer._witness.gate.open()
     running = asyncio.create_task(sealer.run())

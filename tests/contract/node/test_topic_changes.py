@@ -20,6 +20,7 @@ from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.keys import KeyRow, create_key, read_keys
 from eventd.testing import ManualClock, give_turns, until
+from tests.support.fresh import on_sqlite
 from tests.support.routed import RoutedTopics
 from tests.support.statements import statements
 
@@ -82,6 +83,7 @@ def readings(sent: list[str]) -> int:
     return sum("FROM api_keys" in sql for sql in sent)
 
 
+@on_sqlite
 async def test_a_topic_that_this_process_deletes_costs_one_look_at_the_head(
     follower: Follower, routed: RoutedTopics, log: EventLog
 ) -> None:
@@ -106,6 +108,7 @@ async def test_a_topic_that_this_process_deletes_costs_one_look_at_the_head(
     assert await routed.data("copy") == [1]
 
 
+@on_sqlite
 async def test_a_router_goes_at_once_with_a_topic_that_this_process_deletes(
     follower: Follower, routed: RoutedTopics, log: EventLog
 ) -> None:
@@ -135,6 +138,7 @@ async def test_topics_that_another_process_deletes_are_read_in_common(
     assert readings(sent) <= 2
 
 
+@on_sqlite
 async def test_the_last_change_of_a_burst_is_read(
     follower: Follower, elsewhere: EventLog, database: Database, routed: RoutedTopics, clock: ManualClock
 ) -> None:
@@ -149,6 +153,7 @@ async def test_the_last_change_of_a_burst_is_read(
     await until(lambda: follower.keys, "the key")
 
 
+@on_sqlite
 async def test_a_change_elsewhere_is_not_taken_for_a_deletion_that_was_made_here(
     follower: Follower, elsewhere: EventLog, routed: RoutedTopics, log: EventLog
 ) -> None:
@@ -162,6 +167,7 @@ async def test_a_change_elsewhere_is_not_taken_for_a_deletion_that_was_made_here
     await until(lambda: follower.keys, "the key")
 
 
+@on_sqlite
 async def test_a_router_that_is_declared_as_it_was_hides_no_change_elsewhere(
     follower: Follower, elsewhere: EventLog, routed: RoutedTopics
 ) -> None:
@@ -173,6 +179,7 @@ async def test_a_router_that_is_declared_as_it_was_hides_no_change_elsewhere(
     await until(lambda: routed.routing and routed.routing.feeds("c"), "the router of another process")
 
 
+@on_sqlite
 async def test_a_reading_that_failed_is_repeated(
     follower: Follower, elsewhere: EventLog, database: Database, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +201,7 @@ async def test_a_reading_that_failed_is_repeated(
     await until(lambda: not follower.changes.trouble, "the end of the trouble")
 
 
+@on_sqlite
 async def test_events_are_no_reason_to_merge_the_configuration_again(
     follower: Follower, routed: RoutedTopics, log: EventLog, clock: ManualClock
 ) -> None:

@@ -16,6 +16,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
 from eventd.testing import ManualClock
 from tests.support.declared import callback, declare
+from tests.support.fresh import on_sqlite
 from tests.support.topics import Topics
 
 
@@ -62,6 +63,7 @@ async def declared(log: EventLog, clock: ManualClock) -> DeclaredCallback:
 
 
 @pytest.mark.parametrize("notices_deletion", [True, False])
+@on_sqlite
 async def test_the_records_of_the_new_topic_are_not_passed_over(
     declared: DeclaredCallback, notices_deletion: bool
 ) -> None:
@@ -79,6 +81,7 @@ async def test_the_records_of_the_new_topic_are_not_passed_over(
     assert cursor.position < 5, "records 4 and 5 were written before the node noticed the topic"
 
 
+@on_sqlite
 async def test_jobs_of_a_queue_that_takes_the_name_are_not_pushed(declared: DeclaredCallback) -> None:
     await declared.delete()
     await declared.topics.make("orders", type="queue")
@@ -93,6 +96,7 @@ async def test_jobs_of_a_queue_that_takes_the_name_are_not_pushed(declared: Decl
     assert cursor.position < await declared.head()
 
 
+@on_sqlite
 async def test_a_declaration_that_names_another_topic_begins_now(declared: DeclaredCallback) -> None:
     await declared.topics.put("others", 1, 2, 3)
     await declared.apply(source={"topic": "others"})

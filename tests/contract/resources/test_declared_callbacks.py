@@ -15,6 +15,7 @@ from eventd.store.engine.database import Database
 from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW
 from tests.support.declared import API_VERSION, callback, declare, group
+from tests.support.fresh import on_sqlite
 from tests.support.topics import Topics
 
 INSIDE = AddressRules.of_callbacks(["10.0.0.0/8", "127.0.0.1:8080"], ["10.1.0.0/16"])
@@ -39,6 +40,7 @@ async def apply(database: Database, text: str, rules: AddressRules | None = None
 
 
 @pytest.mark.usefixtures("topics")
+@on_sqlite
 async def test_a_topic_must_exist(database: Database, log: EventLog) -> None:
     text = declare(callback("stock", topic="orders"), callback("other", topic="order"))
     problem = (
@@ -58,6 +60,7 @@ async def test_a_topic_must_exist(database: Database, log: EventLog) -> None:
 
 
 @pytest.mark.usefixtures("topics")
+@on_sqlite
 async def test_jobs_of_a_queue_are_not_pushed(database: Database) -> None:
     assert await apply(database, declare(callback("stock", topic="jobs"))) == [
         "a.yaml:1: EventCallback/stock spec.source.topic: topic jobs is a queue (name a topic of records)"
@@ -65,6 +68,7 @@ async def test_jobs_of_a_queue_are_not_pushed(database: Database) -> None:
 
 
 @pytest.mark.usefixtures("log")
+@on_sqlite
 async def test_a_source_that_is_wrong_in_itself_has_one_problem(database: Database) -> None:
     for topic, problem in (
         ("group:edge", "'group:edge' must not be the topic of a group (write source.groupRef)"),
@@ -86,6 +90,7 @@ async def test_a_source_that_is_wrong_in_itself_has_one_problem(database: Databa
     ],
 )
 @pytest.mark.usefixtures("log")
+@on_sqlite
 async def test_a_forbidden_address_is_refused(database: Database, url: str, reason: str) -> None:
     text = declare(group("a"), callback("billing", url=url))
     [problem] = await apply(database, text)
@@ -94,6 +99,7 @@ async def test_a_forbidden_address_is_refused(database: Database, url: str, reas
 
 
 @pytest.mark.usefixtures("log")
+@on_sqlite
 async def test_the_settings_allow_and_deny_addresses(database: Database) -> None:
     async def tell(url: str) -> list[str]:
         text = declare(group("a"), callback("billing", url=url, allowPlain=True))
@@ -120,6 +126,7 @@ async def test_problems_of_a_callback_are_reported_together(database: Database) 
 
 
 @pytest.mark.usefixtures("log")
+@on_sqlite
 async def test_a_group_goes_with_its_callbacks(database: Database) -> None:
     both = declare(group("a"), callback("billing"))
     assert await apply(database, both) == ["EventGroup/edge created", "EventCallback/billing created"]

@@ -23,6 +23,7 @@ from eventd.store.engine.statements import execute
 from eventd.store.rows.registry import put_resource, read_resources
 from tests.support import operations
 from tests.support.declared import callback, declare, group
+from tests.support.fresh import on_sqlite
 from tests.support.topics import Topics
 
 
@@ -69,6 +70,7 @@ def topics(log: EventLog) -> Topics:
     return Topics(log)
 
 
+@on_sqlite
 async def test_topics_and_routers_are_made_and_configured_with_their_resources(declaring: Declaring) -> None:
     ends = (topic("orders", "{ttlMs: 10m, capRecords: 5}"), topic("jobs", "{type: queue, deadLetter: lost}"))
     copies = router("orders", "audit", ", filter: 'a.*', fanIn: true")
@@ -95,6 +97,7 @@ async def test_topics_and_routers_are_made_and_configured_with_their_resources(d
     assert await declaring.config("orders") == TopicConfig(durable=True).resolved()
 
 
+@on_sqlite
 async def test_what_the_api_made_is_adopted_only_on_request(declaring: Declaring, topics: Topics) -> None:
     await topics.make("orders", ttl_ms=5)
     await topics.make("other")
@@ -110,6 +113,7 @@ async def test_what_the_api_made_is_adopted_only_on_request(declaring: Declaring
     assert await declaring.config("other") is not None
 
 
+@on_sqlite
 async def test_a_diff_of_an_adopted_topic_or_router_is_against_its_present_settings(
     declaring: Declaring, topics: Topics
 ) -> None:
@@ -121,6 +125,7 @@ async def test_a_diff_of_an_adopted_topic_or_router_is_against_its_present_setti
     assert (change["diff"], change["adopted"]) == ("", True)
 
 
+@on_sqlite
 async def test_a_topic_that_only_the_api_made_is_named_where_its_resource_is_missing(
     declaring: Declaring, topics: Topics
 ) -> None:
@@ -133,6 +138,7 @@ async def test_a_topic_that_only_the_api_made_is_named_where_its_resource_is_mis
     assert missing.value.hint == "no Topic is declared"
 
 
+@on_sqlite
 async def test_a_change_names_the_limits_by_which_it_deletes(declaring: Declaring, topics: Topics) -> None:
     await declaring.apply(topic("orders", "{ttlMs: 10m, capRecords: 5, discard: reject}"), json.dumps(group("a")))
     kept = {"maxEvents": 5, "undelivered": "drop"}
@@ -150,6 +156,7 @@ async def test_a_change_names_the_limits_by_which_it_deletes(declaring: Declarin
     assert taken["lowers"] == ["capBytes"]
 
 
+@on_sqlite
 async def test_a_deleted_resource_deletes_its_topic_with_the_records(declaring: Declaring, topics: Topics) -> None:
     await declaring.apply(topic("orders"), topic("audit"), router("orders", "audit"))
     await topics.put("orders", 1, 2, 3)
@@ -167,6 +174,7 @@ async def test_a_deleted_resource_deletes_its_topic_with_the_records(declaring: 
     assert await declaring.config("audit") is not None
 
 
+@on_sqlite
 async def test_a_topic_stays_while_a_resource_that_is_left_uses_it(declaring: Declaring) -> None:
     stock = callback("stock", topic="orders", format="records")
     await declaring.apply(topic("orders"), declare(stock))
@@ -192,6 +200,7 @@ def _undeclare(conn: Connection) -> None:
     execute(conn, "DELETE FROM resources WHERE kind = 'TopicRouter'")
 
 
+@on_sqlite
 async def test_only_the_resource_changes_and_deletes_what_it_declares(declaring: Declaring, topics: Topics) -> None:
     await declaring.apply(topic("orders", "{ttlMs: 5}"), router("orders", "audit"))
     await topics.make("orders", ttl_ms=5)  # the same configuration changes nothing
@@ -209,6 +218,7 @@ async def test_only_the_resource_changes_and_deletes_what_it_declares(declaring:
         assert refused.value.detail["reason"] == "declared"
 
 
+@on_sqlite
 async def test_the_rules_of_requests_are_those_of_resources(declaring: Declaring, log: EventLog) -> None:
     for text, message in (
         (topic("q", "{type: queue, deadLetter: q}"), "a queue cannot be its own `dead_letter`"),
@@ -238,6 +248,7 @@ async def test_the_rules_of_requests_are_those_of_resources(declaring: Declaring
         await declaring.apply(router("a", "d"))
 
 
+@on_sqlite
 async def test_a_router_of_a_group_is_declared_with_the_group(declaring: Declaring) -> None:
     templates = ", map: {type: routerd.order, payload: {n: '${data.n}'}}"
     both = (declare(group("a")), router("orders", "group:edge", templates))
@@ -251,6 +262,7 @@ async def test_a_router_of_a_group_is_declared_with_the_group(declaring: Declari
     ]
 
 
+@on_sqlite
 async def test_a_resource_of_another_program_with_the_same_kind_is_deleted_without_a_topic(
     declaring: Declaring, topics: Topics
 ) -> None:

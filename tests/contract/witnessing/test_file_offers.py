@@ -32,6 +32,7 @@ from federation.history.notes import WITNESS_KEY, NoteSigner, read_note
 from federation.history.witnessing import KeySource, witness_name
 from federation.wire import ErrorAnswer
 from tests.contract.witnessing.test_offering import Counted, Peer, config
+from tests.support.fresh import on_sqlite
 from tests.support.histories import OWNER, start
 
 WITNESS = NoteSigner(witness_name("g", "b"), WITNESS_KEY, Ed25519PrivateKey.from_private_bytes(b"7" * 32))
@@ -113,6 +114,7 @@ async def shipping(log: EventLog, tmp_path: Path) -> Shipping:
     return Shipping(log, topic, HonestPeer(log, await log.topic("group:other")), tmp_path)
 
 
+@on_sqlite
 async def test_each_size_is_offered_once_from_what_the_peer_holds(shipping: Shipping) -> None:
     assert await shipping.offer() == [], "nothing is shipped yet"
     shipping.ship()
@@ -124,6 +126,7 @@ async def test_each_size_is_offered_once_from_what_the_peer_holds(shipping: Ship
     assert (shipping.cosigned(), await shipping.found()) == (BEGINS + 2, [])
 
 
+@on_sqlite
 async def test_after_a_restart_the_peer_shows_what_it_holds_and_gets_a_proof_from_there(shipping: Shipping) -> None:
     shipping.ship(1)
     await shipping.offer()
@@ -154,6 +157,7 @@ async def test_an_older_copy_of_the_files_in_the_lake_is_found(shipping: Shippin
     assert await shipping.offer() == [], "no proof leads there from what the peer holds"
 
 
+@on_sqlite
 async def test_lines_that_another_program_has_changed_are_not_offered(shipping: Shipping, tmp_path: Path) -> None:
     shipping.ship(1, 2)
     await shipping.offer()
@@ -192,6 +196,7 @@ async def test_a_refusal_with_another_root_of_the_size_shows_an_older_copy(shipp
     assert await shipping.found() == [("older_copy", BEGINS + 1)]
 
 
+@on_sqlite
 async def test_a_peer_that_has_forgotten_the_files_is_offered_all_of_them(shipping: Shipping) -> None:
     shipping.ship(1)
     await shipping.offer()
@@ -203,6 +208,7 @@ async def test_a_peer_that_has_forgotten_the_files_is_offered_all_of_them(shippi
     assert await shipping.offer() == [], "it is offered once"
 
 
+@on_sqlite
 async def test_a_peer_that_refuses_is_asked_again_when_the_files_have_changed(shipping: Shipping) -> None:
     shipping.ship(1)
     shipping.files.give_up(FilesWitness("g", "site-a", "b"))

@@ -57,6 +57,7 @@ from federation.keys import Key
 from federation.signing import VerifiedRequest
 from federation.wire import ErrorAnswer, HistoryQuery
 from tests.support import plain_history as plain
+from tests.support.fresh import on_sqlite
 from tests.support.growing_tree import GrowingTree
 from tests.support.histories import OWNER, emit, signed, start
 
@@ -180,6 +181,7 @@ async def offered(log: EventLog, peer: ScriptedPeer) -> Offered:
     return Offered(log, topic, tree.id, peer)
 
 
+@on_sqlite
 async def test_a_cosignature_is_kept_and_the_tree_is_not_offered_again_before_it_grows(
     offered: Offered, peer: ScriptedPeer, log: EventLog
 ) -> None:
@@ -196,6 +198,7 @@ async def test_a_cosignature_is_kept_and_the_tree_is_not_offered_again_before_it
     assert offered.metrics.results == {"cosigned": 2}
 
 
+@on_sqlite
 async def test_the_first_offer_of_a_tree_has_the_last_note_of_the_one_before(
     offered: Offered, peer: ScriptedPeer, log: EventLog
 ) -> None:
@@ -211,6 +214,7 @@ async def test_the_first_offer_of_a_tree_has_the_last_note_of_the_one_before(
     assert (first.notes, second.notes) == ((before.note,), ())
 
 
+@on_sqlite
 async def test_no_transaction_is_made_where_nothing_changes_and_offers_share_those_of_the_log(
     offered: Offered, peer: ScriptedPeer, log: EventLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +256,7 @@ async def test_no_transaction_is_made_where_nothing_changes_and_offers_share_tho
     ],
     ids=["another-key", "of-another-note", "another-name", "malformed", "two-lines"],
 )
+@on_sqlite
 async def test_a_wrong_cosignature_is_not_kept(
     offered: Offered, peer: ScriptedPeer, answer: Callable[[WitnessQuestion], WitnessAnswer]
 ) -> None:
@@ -266,6 +271,7 @@ async def test_a_wrong_cosignature_is_not_kept(
     [NoteSigner(WITNESS.name, LOG_KEY, PRIVATE), NoteSigner("eventd/g/c/witness", WITNESS_KEY, PRIVATE)],
     ids=["a-log-key", "of-another-node"],
 )
+@on_sqlite
 async def test_what_is_not_a_witness_key_of_the_peer_is_not_learned(
     offered: Offered, peer: ScriptedPeer, key: NoteSigner
 ) -> None:
@@ -275,6 +281,7 @@ async def test_what_is_not_a_witness_key_of_the_peer_is_not_learned(
     assert await offered.log.database.read(read_keys, offered.topic) == []
 
 
+@on_sqlite
 async def test_another_witness_key_than_the_known_one_is_refused_and_shown(
     offered: Offered, peer: ScriptedPeer
 ) -> None:
@@ -288,6 +295,7 @@ async def test_another_witness_key_than_the_known_one_is_refused_and_shown(
     assert stored.refused == OTHER.public_key().public_bytes_raw()
 
 
+@on_sqlite
 async def test_a_peer_that_holds_another_size_is_offered_the_tree_from_there(
     offered: Offered, peer: ScriptedPeer, log: EventLog
 ) -> None:
@@ -316,6 +324,7 @@ async def test_a_peer_that_has_forgotten_the_tree_is_offered_its_opening_entry(
     assert offered.metrics.results == {"cosigned": 2, "conflict": 1}
 
 
+@on_sqlite
 async def test_a_refusal_is_shown_with_its_reason(offered: Offered, peer: ScriptedPeer) -> None:
     peer.witness = lambda _asked: HistoryUntold(REFUSED, ErrorAnswer(code="key_changed", message="another key"))
     assert await offered.step() == 2.0
@@ -324,6 +333,7 @@ async def test_a_refusal_is_shown_with_its_reason(offered: Offered, peer: Script
     assert (found.state, found.detail) == ("refused", "key_changed: another key")
 
 
+@on_sqlite
 async def test_a_limit_of_the_witness_is_shown_without_the_code_of_malformed_requests(
     offered: Offered, peer: ScriptedPeer
 ) -> None:
@@ -386,6 +396,7 @@ async def test_a_peer_whose_link_speaks_v1_is_asked_again_when_it_speaks_another
     assert len(peer.asked) == 4, "once an hour: nothing is sent over the link that could find another protocol"
 
 
+@on_sqlite
 async def test_a_peer_that_is_down_holds_up_signing_until_it_answers(offered: Offered, peer: ScriptedPeer) -> None:
     peer.keys = HistoryUntold(UNREACHABLE)
     offered.gate.ask(["b"])
@@ -396,6 +407,7 @@ async def test_a_peer_that_is_down_holds_up_signing_until_it_answers(offered: Of
     assert offered.gate.is_open
 
 
+@on_sqlite
 async def test_what_a_peer_shows_is_compared_with_what_it_has_cosigned(offered: Offered, peer: ScriptedPeer) -> None:
     await offered.step()
     known = await offered.log.database.read(read_held_sizes, offered.topic)
@@ -422,6 +434,7 @@ async def test_a_question_of_a_peer_is_no_answer_unless_it_shows_an_older_copy(o
     assert offered.gate.is_open, "the tree is not continued"
 
 
+@on_sqlite
 async def test_a_question_about_leaves_that_a_restored_node_lacks_is_no_fault(
     offered: Offered, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -437,6 +450,7 @@ async def test_a_question_about_leaves_that_a_restored_node_lacks_is_no_fault(
     assert [record.message for record in caplog.records] == ["history not held"], "once a minute"
 
 
+@on_sqlite
 async def test_each_change_of_a_key_that_is_noted_is_logged(offered: Offered, caplog: pytest.LogCaptureFixture) -> None:
     answers = HistoryAnswers(offered.offering._witness)
     for node in ("b", NEIGHBOUR):
@@ -479,6 +493,7 @@ async def test_a_peer_proves_that_two_sizes_of_its_tree_fit_or_has_forked_it(
         assert (len(left), found) == (1, []), "a proof of another length is no answer"
 
 
+@on_sqlite
 async def test_a_peer_that_does_not_cosign_is_asked_all_else(offered: Offered, peer: ScriptedPeer) -> None:
     await pending(offered, TREE.note())
     peer.proof = plain.proof(3, TREE.entries)
@@ -488,6 +503,7 @@ async def test_a_peer_that_does_not_cosign_is_asked_all_else(offered: Offered, p
     assert await offered.log.database.read(read_pending, offered.topic, "b") == []
 
 
+@on_sqlite
 async def test_tiles_are_pulled_one_answer_after_the_other_from_a_peer_that_never_cosigns(
     offered: Offered, peer: ScriptedPeer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -504,11 +520,13 @@ async def test_tiles_are_pulled_one_answer_after_the_other_from_a_peer_that_neve
     assert len(offers) == 3, "after 0, 2 and 6 seconds"
 
 
+@on_sqlite
 async def test_a_note_with_two_roots_needs_no_proof(offered: Offered) -> None:
     await pending(offered, GrowingTree(node="b").grow("x", "other").note())
     assert offered.metrics.found == {"fork": 1}
 
 
+@on_sqlite
 async def test_a_peer_that_takes_no_files_now_is_asked_all_else(
     offered: Offered, peer: ScriptedPeer, clock: ManualClock
 ) -> None:
@@ -522,6 +540,7 @@ async def test_a_peer_that_takes_no_files_now_is_asked_all_else(
     assert offered.metrics.results == {"cosigned": 1, BUSY: 2}
 
 
+@on_sqlite
 async def test_a_pair_that_was_not_proven_for_a_day_is_unproven(offered: Offered, clock: ManualClock) -> None:
     await pending(offered, TREE.note())
     offered.peer.proof = HistoryUntold(UNREACHABLE)
@@ -532,6 +551,7 @@ async def test_a_pair_that_was_not_proven_for_a_day_is_unproven(offered: Offered
     assert offered.metrics.found == {"unproven": 1}
 
 
+@on_sqlite
 async def test_no_peer_is_asked_over_v1_and_nothing_waits_for_it(offered: Offered) -> None:
     class OverV1(Peer):
         protocol = "v1"

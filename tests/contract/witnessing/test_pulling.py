@@ -23,6 +23,7 @@ from eventd.witnessing.signing_gate import SigningGate
 from federation.history.exchange import ConsistencyAnswer, ConsistencyQuestion, TilesAnswer, TilesQuestion
 from federation.history.witnessing import KeySource
 from tests.support import plain_history as plain
+from tests.support.fresh import on_sqlite
 from tests.support.growing_tree import GrowingTree
 
 
@@ -106,6 +107,7 @@ async def puller(log: EventLog) -> Puller:
     return made
 
 
+@on_sqlite
 async def test_what_was_witnessed_is_pulled_once_and_again_when_it_has_grown(puller: Puller) -> None:
     assert await puller.pulling.pull() is False
     assert await puller.pulling.pull() is False
@@ -117,12 +119,14 @@ async def test_what_was_witnessed_is_pulled_once_and_again_when_it_has_grown(pul
     assert await puller.kept() == 4
 
 
+@on_sqlite
 async def test_a_node_that_relays_nothing_of_the_peer_does_not_ask(puller: Puller) -> None:
     puller.peers["b"].relay = False
     assert await puller.pulling.pull() is False
     assert puller.source.asked == []
 
 
+@on_sqlite
 async def test_a_tree_that_is_wanted_is_pulled_of_a_peer_whose_events_are_not_passed_on(puller: Puller) -> None:
     puller.peers["b"].relay = False
     puller.pulling.want(str(puller.source.tree.origin))
@@ -144,6 +148,7 @@ async def test_a_tree_that_is_wanted_is_pulled_of_a_peer_whose_events_are_not_pa
     ],
     ids=["wrong", "refused", "unreadable"],
 )
+@on_sqlite
 async def test_a_peer_that_sends_no_right_tiles_is_asked_again_a_minute_later(
     puller: Puller,
     clock: ManualClock,
@@ -166,12 +171,14 @@ async def test_a_peer_that_sends_no_right_tiles_is_asked_again_a_minute_later(
     assert puller.results == ["refused", "refused", "stored"]
 
 
+@on_sqlite
 async def test_an_outage_is_left_to_the_pauses_of_the_offers(puller: Puller) -> None:
     puller.source.given = HistoryUntold(UNREACHABLE)
     with pytest.raises(HistoryUntold):
         await puller.pulling.pull()
 
 
+@on_sqlite
 async def test_a_reset_keeps_the_tiles_of_a_tree_until_another_one_has_its_name(puller: Puller) -> None:
     tree = puller.source.tree
     await puller.pulling.pull()
@@ -189,6 +196,7 @@ async def test_a_reset_keeps_the_tiles_of_a_tree_until_another_one_has_its_name(
     assert await puller.kept() == 3
 
 
+@on_sqlite
 async def test_tiles_of_a_tree_that_has_grown_before_it_is_witnessed_again_are_continued(puller: Puller) -> None:
     await puller.pulling.pull()
     await puller.reset()
@@ -199,6 +207,7 @@ async def test_tiles_of_a_tree_that_has_grown_before_it_is_witnessed_again_are_c
     assert await puller.kept() == await puller.believed() == 4
 
 
+@on_sqlite
 async def test_one_wrong_answer_after_a_reset_drops_no_true_tiles(puller: Puller) -> None:
     puller.source.tree.grow(*map(str, range(300)))
     await puller.witness(3)
@@ -214,6 +223,7 @@ async def test_one_wrong_answer_after_a_reset_drops_no_true_tiles(puller: Puller
 
 
 @pytest.mark.parametrize("more", [3, 253, 296], ids=["first-tile", "power-of-two", "second-tile"])
+@on_sqlite
 async def test_tiles_are_dropped_if_a_proof_shows_that_the_tree_is_another_one(puller: Puller, more: int) -> None:
     puller.source.tree.grow(*map(str, range(more)))
     await puller.witness(3)

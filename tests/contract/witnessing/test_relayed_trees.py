@@ -22,6 +22,7 @@ from eventd.witnessing.relayed_trees import RelayedTrees
 from federation.history.entries import OpeningReason
 from federation.history.exchange import NoteAnswer, NoteQuestion, answer_note
 from federation.history.witnessing import KeySource
+from tests.support.fresh import on_sqlite
 from tests.support.growing_tree import FIRST, SECOND, GrowingTree
 from tests.support.histories import emit, signed, start
 
@@ -98,6 +99,7 @@ async def node(log: EventLog) -> Node:
     return Node(log, await log.topic("group:g"))
 
 
+@on_sqlite
 async def test_a_tree_of_a_node_with_a_declared_key_is_witnessed_as_it_grows(node: Node) -> None:
     tree = node.relay.keep(GrowingTree().grow("x"))
     await node.hear(tree)
@@ -109,6 +111,7 @@ async def test_a_tree_of_a_node_with_a_declared_key_is_witnessed_as_it_grows(nod
     assert node.found == []
 
 
+@on_sqlite
 async def test_without_a_declared_key_a_note_that_is_passed_on_is_only_compared(node: Node) -> None:
     node.pins = {}
     await node.hear(node.relay.keep(GrowingTree().grow("x")))
@@ -116,11 +119,13 @@ async def test_without_a_declared_key_a_note_that_is_passed_on_is_only_compared(
     assert await node.log.database.read(read_keys, node.topic) == []
 
 
+@on_sqlite
 async def test_a_node_that_is_not_declared_is_not_asked(node: Node) -> None:
     await node.hear(node.relay.keep(GrowingTree()), teller="x")
     assert not node.witness.wanted.are_due("x")
 
 
+@on_sqlite
 async def test_a_relay_teaches_no_key(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     forged = node.relay.keep(GrowingTree("f", key=SECOND).grow("x"))
     for _ in range(2):
@@ -130,6 +135,7 @@ async def test_a_relay_teaches_no_key(node: Node, caplog: pytest.LogCaptureFixtu
     assert [one.message for one in caplog.records] == ["history note refused"]
 
 
+@on_sqlite
 async def test_a_key_that_the_declared_one_has_signed_is_taken_over(node: Node) -> None:
     first = GrowingTree().grow("x")
     await node.hear(node.relay.keep(first))
@@ -140,6 +146,7 @@ async def test_a_key_that_the_declared_one_has_signed_is_taken_over(node: Node) 
     assert (key.source, key.key) == ("pinned", SECOND.public_key().public_bytes_raw())
 
 
+@on_sqlite
 async def test_two_roots_of_one_size_are_a_fork(node: Node) -> None:
     await node.hear(node.relay.keep(GrowingTree().grow("x", "y")))
     node.relay.keep(GrowingTree().grow("x", "other"))
@@ -148,6 +155,7 @@ async def test_two_roots_of_one_size_are_a_fork(node: Node) -> None:
     assert (node.found, await node.held()) == (["fork"], [("t", 3)])
 
 
+@on_sqlite
 async def test_a_wrong_proof_of_a_relay_accuses_its_node_of_nothing_yet(node: Node) -> None:
     await node.hear(node.relay.keep(GrowingTree().grow("x", "y")))
     await node.hear(node.relay.keep(GrowingTree().grow("other", "y", "z")))
@@ -158,6 +166,7 @@ async def test_a_wrong_proof_of_a_relay_accuses_its_node_of_nothing_yet(node: No
     assert await node.held() == [("t", 3)]
 
 
+@on_sqlite
 async def test_a_rollback_is_found_over_a_relay(node: Node) -> None:
     first = GrowingTree().grow("x", "y")
     await node.hear(node.relay.keep(first))
@@ -166,12 +175,14 @@ async def test_a_rollback_is_found_over_a_relay(node: Node) -> None:
     assert node.found == ["rolled_back"]
 
 
+@on_sqlite
 async def test_the_answer_is_about_the_tree_that_was_asked_for(node: Node) -> None:
     node.relay.given = answer_note(GrowingTree("o").offer())
     await node.hear(node.relay.keep(GrowingTree()))
     assert await node.held() == []
 
 
+@on_sqlite
 async def test_a_relay_without_the_tiles_is_asked_when_it_names_the_tree_again(node: Node) -> None:
     tree = node.relay.keep(GrowingTree())
     for given in (HistoryUntold(REFUSED), NoteAnswer()):
@@ -186,6 +197,7 @@ async def test_a_relay_without_the_tiles_is_asked_when_it_names_the_tree_again(n
 
 
 @pytest.mark.parametrize("given", [NoteAnswer(), "held", HistoryUntold(REFUSED), HistoryUntold(BUSY)])
+@on_sqlite
 async def test_two_views_of_a_tree_are_compared_where_the_relay_proves_neither(
     node: Node, given: NoteAnswer | HistoryUntold | str
 ) -> None:
@@ -201,6 +213,7 @@ async def test_two_views_of_a_tree_are_compared_where_the_relay_proves_neither(
     assert node.found == ["fork"], "the other view of the size is known"
 
 
+@on_sqlite
 async def test_a_note_of_a_tree_for_which_no_question_has_room_is_compared_at_once(node: Node) -> None:
     tree = node.relay.keep(GrowingTree().grow("x"))
     await node.hear(tree)
@@ -210,6 +223,7 @@ async def test_a_note_of_a_tree_for_which_no_question_has_room_is_compared_at_on
     assert len(await node.log.database.read(read_pending, node.topic, "a")) == 1
 
 
+@on_sqlite
 async def test_a_note_that_the_relay_has_proven_waits_for_no_proof(node: Node) -> None:
     tree = node.relay.keep(GrowingTree().grow("x"))
     await node.hear(tree)
@@ -219,6 +233,7 @@ async def test_a_note_that_the_relay_has_proven_waits_for_no_proof(node: Node) -
     assert (await node.held(), await node.log.database.read(read_pending, node.topic, "a")) == ([("t", 4)], [])
 
 
+@on_sqlite
 async def test_a_declared_peer_that_offers_its_tree_is_not_asked_for_over_a_relay(
     node: Node, clock: ManualClock
 ) -> None:
@@ -234,6 +249,7 @@ async def test_a_declared_peer_that_offers_its_tree_is_not_asked_for_over_a_rela
     assert node.relay.asked == [("t", 0), ("t", 1)]
 
 
+@on_sqlite
 async def test_a_node_proves_the_last_checkpoint_of_its_own_tree(log: EventLog) -> None:
     topic, tree = await start(log)
     await emit(log, topic, "e1")

@@ -17,6 +17,7 @@ from eventd.witnessing.group_witness import GroupKeys, GroupWitness, SigningGate
 from eventd.witnessing.verifying import REST, Verifying
 from federation.history.leaf_hints import LeafPlace
 from tests.contract.log.witnesses.test_checking import TREE, Checked
+from tests.support.fresh import on_sqlite
 from tests.support.growing_tree import FIRST, GrowingTree
 
 
@@ -69,6 +70,7 @@ async def node(log: EventLog) -> Node:
     return Node(log, await log.topic("group:g"))
 
 
+@on_sqlite
 async def test_verdicts_are_counted_and_refutations_reported(node: Node, clock: ManualClock) -> None:
     [true, _] = await node.get("e1", "e2", leaf=1)
     await node.get("e3")
@@ -79,6 +81,7 @@ async def test_verdicts_are_counted_and_refutations_reported(node: Node, clock: 
     assert node.reported == ["refuted"]
 
 
+@on_sqlite
 async def test_a_tree_that_is_missing_is_asked_for_and_its_peer_woken(node: Node, clock: ManualClock) -> None:
     await node.get("e1", leaf=1)
     assert await node.verifying.check() is None
@@ -93,6 +96,7 @@ async def test_a_tree_that_is_missing_is_asked_for_and_its_peer_woken(node: Node
     assert node.woken == ["hub", "hub"]
 
 
+@on_sqlite
 async def test_a_check_that_lags_takes_a_twentieth_of_a_core_until_it_lags_by_a_minute(
     node: Node, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from federation.errors import V1Refused
 from federation.v1 import sign_v1
 from tests.integration.conftest import MakeSites
 from tests.support.declared import API_VERSION, PLAIN_GROUP, declare, group, peer
+from tests.support.fresh import on_sqlite
 from tests.support.sites import Site
 
 
@@ -76,6 +77,7 @@ async def test_a_receiver_that_begins_anew_gets_everything_again(migrated_url: s
     ) == [(0, 3)]
 
 
+@on_sqlite
 async def test_a_sender_that_begins_anew_sends_nothing_of_what_it_held_before(
     migrated_url: str, sites: MakeSites
 ) -> None:

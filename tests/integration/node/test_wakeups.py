@@ -25,6 +25,7 @@ from eventd.store.engine.database import Database
 from eventd.store.engine.statements import fetch
 from eventd.testing import draft, give_turns, until
 from tests.support import writers
+from tests.support.fresh import on_sqlite
 from tests.support.ports import free_port
 
 WITHIN = 0.25
@@ -81,6 +82,7 @@ async def wake(watch: Watch, position: int) -> None:
 # --- within a process ---------------------------------------------------------------------------------------------
 
 
+@on_sqlite
 async def test_an_append_here_wakes_its_topic_at_once_and_no_other(log: EventLog) -> None:
     topic, other = await log.topic("group:g"), await log.topic("group:h")
     with log.watch((topic,)) as mine, log.watch((other,)) as others, log.watch(None) as all_topics:
@@ -96,6 +98,7 @@ async def test_an_append_here_wakes_its_topic_at_once_and_no_other(log: EventLog
         assert not mine.beyond(2).done(), "its own topic has not grown since"
 
 
+@on_sqlite
 async def test_what_was_appended_before_the_wait_is_not_waited_for(log: EventLog) -> None:
     topic = await log.topic("group:g")
     with log.watch((topic,)) as watch:
@@ -104,6 +107,7 @@ async def test_what_was_appended_before_the_wait_is_not_waited_for(log: EventLog
         assert not watch.beyond(1).done()
 
 
+@on_sqlite
 async def test_who_wants_only_own_records_is_woken_only_by_those(log: EventLog) -> None:
     topic = await log.topic("group:g")
     with log.watch((topic,), own=True) as own, log.watch((topic,)) as every, log.watch(None, own=True) as own_of_all:
@@ -116,6 +120,7 @@ async def test_who_wants_only_own_records_is_woken_only_by_those(log: EventLog) 
         await asyncio.wait_for(asyncio.gather(*waits), 10)
 
 
+@on_sqlite
 async def test_each_waits_for_its_own_position(log: EventLog) -> None:
     topic = await log.topic("group:g")
     with log.watch((topic,)) as watch:
@@ -128,6 +133,7 @@ async def test_each_waits_for_its_own_position(log: EventLog) -> None:
         assert late.done()
 
 
+@on_sqlite
 async def test_a_watch_that_ended_is_forgotten(log: EventLog) -> None:
     topic = await log.topic("group:g")
     with log.watch((topic,)):
@@ -178,6 +184,7 @@ async def test_a_declaration_of_another_process_is_seen(log: EventLog, migrated_
             await until(lambda: version in versions)
 
 
+@on_sqlite
 async def test_a_sign_that_is_lost_costs_a_poll(
     log: EventLog, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from eventd.store.engine.statements import fetch
 from eventd.store.rows.keys import read_keys
 from eventd.testing import NOW, ManualClock
 from tests.support import operations
+from tests.support.fresh import on_sqlite
 
 
 async def ask(log: EventLog, verb: str, /, **params: Any) -> Any:
@@ -39,12 +40,14 @@ async def test_what_is_kept_of_a_key_is_its_digest_and_never_the_key(log: EventL
     assert not {"key", "digest"} & shown.keys()
 
 
+@on_sqlite
 async def test_two_keys_are_never_the_same_and_are_known_for_keys(log: EventLog) -> None:
     keys = {(await ask(log, "create", name=f"k{n}"))["key"] for n in range(10)}
     assert len(keys) == 10
     assert all(key.startswith("evk_") and len(key) > 40 and not set(key) & set(":,| ") for key in keys)
 
 
+@on_sqlite
 async def test_every_change_moves_the_version_that_running_nodes_look_at(log: EventLog) -> None:
     seen = [await version(log)]
     for name, params in (("create", {}), ("revoke", {}), ("revoke", {"forget": True})):
@@ -53,6 +56,7 @@ async def test_every_change_moves_the_version_that_running_nodes_look_at(log: Ev
     assert seen == sorted(set(seen))
 
 
+@on_sqlite
 async def test_a_name_is_given_once_until_it_is_forgotten(log: EventLog) -> None:
     await ask(log, "create", name="ci")
     with pytest.raises(Conflict, match="the name ci belongs to another key"):
@@ -64,6 +68,7 @@ async def test_a_name_is_given_once_until_it_is_forgotten(log: EventLog) -> None
     await ask(log, "create", name="ci")
 
 
+@on_sqlite
 async def test_a_key_is_active_until_it_expires_or_is_revoked(log: EventLog, clock: ManualClock) -> None:
     await ask(log, "create", name="brief", expires="10s")
     await ask(log, "create", name="until", expires="2026-11-20T12:00:05Z")
@@ -84,6 +89,7 @@ async def test_a_key_is_active_until_it_expires_or_is_revoked(log: EventLog, clo
     assert at == "2026-11-20T12:00:10Z"  # when it ended, not when that was last said
 
 
+@on_sqlite
 async def test_a_key_that_is_not_there_cannot_be_revoked(log: EventLog) -> None:
     with pytest.raises(NotFound, match="key ci does not exist"):
         await ask(log, "revoke", name="ci")
@@ -111,6 +117,7 @@ WRONG_KEYS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@on_sqlite
 async def test_a_key_that_could_not_be_meant_is_refused_before_it_is_made(log: EventLog) -> None:
     for params, told in WRONG_KEYS:
         with pytest.raises(EventdError) as caught:

@@ -16,6 +16,7 @@ from eventd.testing import NOW, draft
 from tests.support import operations
 from tests.support.declared import callback, declare, group, peer
 from tests.support.derived import plugin, subscription
+from tests.support.fresh import on_sqlite
 
 
 @pytest.fixture
@@ -46,6 +47,7 @@ async def names_of(services: Services) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["EventPeer", "EventSubscription", "EventCallback"])
+@on_sqlite
 async def test_a_link_is_caught_up_when_no_event_waits_for_it(services: Services, log: EventLog, kind: str) -> None:
     name = (await names_of(services))[kind]
     found = await look(services, kind, name, "caught-up")
@@ -60,6 +62,7 @@ async def test_a_link_is_caught_up_when_no_event_waits_for_it(services: Services
     assert (found["met"], found["state"].endswith("1 event waiting")) == (False, True), found
 
 
+@on_sqlite
 async def test_a_state_is_the_one_that_operators_see(services: Services) -> None:
     name = (await names_of(services))["EventPeer"]
     assert (await look(services, "ep", name, "state=running"))["met"]
@@ -69,6 +72,7 @@ async def test_a_state_is_the_one_that_operators_see(services: Services) -> None
     assert (await look(services, "ep", name, "state=paused"))["met"]
 
 
+@on_sqlite
 async def test_a_generation_is_compared_and_a_deletion_seen(services: Services) -> None:
     name = (await names_of(services))["EventCallback"]
     assert (await look(services, "EventCallback", name, "generation>0"))["met"]
@@ -98,6 +102,7 @@ def _deliver_all(conn: Connection) -> None:
     execute(conn, "UPDATE cursors SET position = (SELECT max(position) FROM cursors), succeeded_at = ?", (NOW,))
 
 
+@on_sqlite
 async def test_the_node_and_a_group_are_ready_by_their_checks(services: Services) -> None:
     assert (await look(services, "node", "", "ready"))["state"] == "no node serves this database"
     checks = {"database": "ok", "group edge": "cannot listen"}
@@ -128,6 +133,7 @@ async def test_the_node_and_a_group_are_ready_by_their_checks(services: Services
         ("eg", "nothere", "ready", NotFound),
     ],
 )
+@on_sqlite
 async def test_what_cannot_be_waited_for_is_refused_at_once(
     services: Services, kind: str, name: str, condition: str, error: type[EventdError]
 ) -> None:
@@ -135,6 +141,7 @@ async def test_what_cannot_be_waited_for_is_refused_at_once(
         await look(services, kind, name, condition)
 
 
+@on_sqlite
 async def test_an_event_that_a_peer_does_not_get_is_refused_at_once(services: Services, log: EventLog) -> None:
     declared = declare(peer("picky", 10, group="edge", types=["net.example.other"]))
     await operations.run(services, "resources.apply", sources=[{"name": "f", "text": declared}])

@@ -19,6 +19,7 @@ from eventd.store.rows.console_sessions import (
 from eventd.store.rows.keys import read_keys
 from eventd.testing import NOW
 from tests.support import operations
+from tests.support.fresh import on_sqlite
 
 
 async def ask(log: EventLog, verb: str, /, **params: Any) -> Any:
@@ -35,6 +36,7 @@ async def ids(log: EventLog, **params: Any) -> str:
     return "".join(row["id"][0] for row in (await ask(log, "list", **params))["sessions"])
 
 
+@on_sqlite
 async def test_only_sessions_that_have_not_ended_are_listed(log: EventLog) -> None:
     await begin(log, "a")
     await begin(log, "b", expires_at=NOW)
@@ -46,6 +48,7 @@ async def test_only_sessions_that_have_not_ended_are_listed(log: EventLog) -> No
     assert "0" * 64 not in str(first)
 
 
+@on_sqlite
 async def test_a_session_ends_with_its_key(log: EventLog) -> None:
     await operations.run(Services(log), "keys.create", name="ci")
     (key,) = await log.database.read(read_keys)

@@ -12,6 +12,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.settings.loading import load
 from eventd.testing import ManualClock
 from tests.support import operations
+from tests.support.fresh import on_sqlite
 from tests.support.queues import Queues
 
 
@@ -29,6 +30,7 @@ async def leases(queues: Queues, **asked: Any) -> dict[str, Any]:
     return found
 
 
+@on_sqlite
 async def test_a_lease_names_its_client_and_its_end_but_not_its_id(queues: Queues, clock: ManualClock) -> None:
     await queues.claim("q", "w1", 2, lease_ms=60_000)
     clock.advance(1)
@@ -51,6 +53,7 @@ async def test_what_has_ended_is_not_listed(queues: Queues, clock: ManualClock) 
     assert (await leases(queues))["leases"] == []
 
 
+@on_sqlite
 async def test_delayed_jobs_are_released_and_held_ones_are_not(queues: Queues) -> None:
     await queues.claim("q", "w", 2)
     await queues.nack("q", "w", 1, delay_ms=60_000)
@@ -72,6 +75,7 @@ async def test_pages_of_leases_with_one_end_meet(queues: Queues) -> None:
     assert found == [1, 2, 3, 4, 5]
 
 
+@on_sqlite
 async def test_a_topic_that_is_not_a_queue_has_no_leases(queues: Queues) -> None:
     await queues.make("log", type="log")
     with pytest.raises(Conflict):
@@ -82,6 +86,7 @@ async def test_a_topic_that_is_not_a_queue_has_no_leases(queues: Queues) -> None
         await leases(queues, after="x")
 
 
+@on_sqlite
 async def test_a_secret_is_shown_as_set_and_never_its_value(log: EventLog) -> None:
     canary = "canary-key-0001"
     settings = load({"prune_interval": "5s"}, {"EVENTD_API_KEYS": canary})

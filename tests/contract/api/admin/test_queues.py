@@ -14,6 +14,7 @@ from eventd.log.queues import letters, survey
 from eventd.log.topics.delete import delete_records
 from eventd.testing import ManualClock
 from tests.support import operations
+from tests.support.fresh import on_sqlite
 from tests.support.queues import Queues
 
 
@@ -65,11 +66,13 @@ async def test_the_oldest_ready_job_is_the_one_that_was_written_first(queues: Qu
     assert one.seq == 1
 
 
+@on_sqlite
 async def test_a_queue_whose_jobs_are_all_held_has_no_ready_one(queues: Queues) -> None:
     await queues.claim("q", "w", 4)
     assert await oldest(queues) is None
 
 
+@on_sqlite
 async def test_deleted_and_finished_jobs_are_not_ready(queues: Queues) -> None:
     await queues.ack("q", "w", *await queues.claim("q", "w", 1))
     await delete_records(queues.log.submit, "q", before_seq=4, predicate=None)
@@ -100,6 +103,7 @@ async def test_pages_of_queues_meet_and_show_no_other_topics(log: EventLog) -> N
     assert (await listed(queues, prefix="é"))["queues"] == []
 
 
+@on_sqlite
 async def test_a_key_of_some_names_gets_its_queues_only(log: EventLog) -> None:
     queues = Queues(log)
     for name in ("a.1", "b.1", "b.2", "c.1"):
@@ -142,6 +146,7 @@ async def retry(queues: Queues, queue: str = "q", **asked: Any) -> dict[str, Any
     return found
 
 
+@on_sqlite
 async def test_dead_letters_become_jobs_again_as_they_were(given_up: Queues) -> None:
     assert await retry(given_up) == {"retried": 3, "complete": True}
     jobs = await given_up.claim("q", "w", 9)
@@ -159,11 +164,13 @@ async def test_a_limit_takes_the_oldest(given_up: Queues) -> None:
     assert await retry(given_up) == {"retried": 2, "complete": True}
 
 
+@on_sqlite
 async def test_more_than_one_transaction_takes_are_returned(given_up: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(letters, "MOST_AT_ONCE", 1)
     assert await retry(given_up) == {"retried": 3, "complete": True}
 
 
+@on_sqlite
 async def test_a_queue_that_is_full_gets_no_dead_letters_and_none_is_lost(given_up: Queues) -> None:
     await given_up.change("q", cap_records=1, discard="reject")
     with pytest.raises(EventdError, match="limits of the topic"):
@@ -172,6 +179,7 @@ async def test_a_queue_that_is_full_gets_no_dead_letters_and_none_is_lost(given_
     assert await given_up.claim("q", "w", 9) == []
 
 
+@on_sqlite
 async def test_a_queue_without_a_log_of_dead_letters_has_none_to_retry(log: EventLog) -> None:
     queues = Queues(log)
     await queues.make("a")
@@ -184,6 +192,7 @@ async def test_a_queue_without_a_log_of_dead_letters_has_none_to_retry(log: Even
         await retry(queues, "log")
 
 
+@on_sqlite
 async def test_a_key_that_may_not_access_the_dead_letters_moves_none(given_up: Queues) -> None:
     services = Services(given_up.log, sees=lambda name: name == "q")
     with pytest.raises(Forbidden):

@@ -23,6 +23,7 @@ from eventd.store.rows.routemaster import cursor_of, read_subscribers, signing_o
 from eventd.store.rows.tokens import handle_of
 from eventd.testing import ManualClock
 from tests.support import operations
+from tests.support.fresh import on_sqlite
 
 
 async def ask(log: EventLog, verb: str, /, **params: Any) -> Any:
@@ -41,6 +42,7 @@ async def subscribe(log: EventLog, identity: str, uuid: str = "secret") -> None:
     await log.submit(PutSubscriber(identity, wanted, config=surface_topic_config(), random=bytes(16)))
 
 
+@on_sqlite
 async def test_topics_and_subscribers_are_listed_without_a_secret(log: EventLog) -> None:
     assert await ask(log, "topics") == {"topics": []}
     assert await ask(log, "subscribers") == {"subscribers": []}
@@ -74,6 +76,7 @@ async def test_topics_and_subscribers_are_listed_without_a_secret(log: EventLog)
     assert second["uuid"] == "not set"
 
 
+@on_sqlite
 async def test_a_token_is_shown_once_and_listed_by_its_handle(log: EventLog) -> None:
     made = await ask(log, "create_token", name="shop")
     token = made.pop("token")
@@ -86,6 +89,7 @@ async def test_a_token_is_shown_once_and_listed_by_its_handle(log: EventLog) -> 
             await ask(log, "create_token", name=name)
 
 
+@on_sqlite
 async def test_a_rotated_token_has_a_successor_of_its_identity(log: EventLog, clock: ManualClock) -> None:
     old = await ask(log, "create_token", name="shop")
     new = await ask(log, "rotate_token", handle=old["handle"], grace="10s")
@@ -101,6 +105,7 @@ async def test_a_rotated_token_has_a_successor_of_its_identity(log: EventLog, cl
         await ask(log, "rotate_token", handle="none")
 
 
+@on_sqlite
 async def test_a_revoked_token_takes_the_subscription_along(log: EventLog) -> None:
     made = await ask(log, "create_token", name="app")
     await subscribe(log, made["identity"])
@@ -112,6 +117,7 @@ async def test_a_revoked_token_takes_the_subscription_along(log: EventLog) -> No
     assert made["token"] not in str(error.value)
 
 
+@on_sqlite
 async def test_a_claim_is_handed_over_by_name_or_handle_and_released(log: EventLog) -> None:
     one, two = [await ask(log, "create_token", name=name) for name in ("one", "two")]
     await publish(log, one["identity"])
@@ -131,6 +137,7 @@ async def test_a_claim_is_handed_over_by_name_or_handle_and_released(log: EventL
         await ask(log, "claim", name="orders", to="two")
 
 
+@on_sqlite
 async def test_an_operator_has_requests_signed_and_a_subscription_anew_changes_nothing(log: EventLog) -> None:
     token = (await ask(log, "create_token", name="app"))["handle"]
     await subscribe(log, token)
@@ -146,6 +153,7 @@ async def test_an_operator_has_requests_signed_and_a_subscription_anew_changes_n
 
 
 @pytest.mark.parametrize("entry", ["whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", "a=", "=/a", "a b=/a", "a=relative"])
+@on_sqlite
 async def test_a_key_that_is_none_is_refused_without_showing_it(log: EventLog, entry: str) -> None:
     await ask(log, "create_token", name="app")
     with pytest.raises(Invalid, match=r"keys\[1\]: ") as refused:
@@ -157,6 +165,7 @@ async def test_a_key_that_is_none_is_refused_without_showing_it(log: EventLog, e
         await ask(log, "sign", client="other", keys=["b=/b"])
 
 
+@on_sqlite
 async def test_the_keys_of_a_client_end_with_its_last_token(log: EventLog) -> None:
     token = (await ask(log, "create_token", name="app"))["handle"]
     await ask(log, "sign", client="app", keys=["b=/b"])
@@ -165,6 +174,7 @@ async def test_the_keys_of_a_client_end_with_its_last_token(log: EventLog) -> No
 
 
 @pytest.mark.parametrize("latest", [False, True])
+@on_sqlite
 async def test_a_subscriber_is_served_after_a_reset_and_after_its_next_change(log: EventLog, latest: bool) -> None:
     async def serving() -> tuple[CallbackPurpose, Cursor]:
         rows = await log.database.read(read_subscribers)

@@ -37,12 +37,10 @@ from eventd.store.rows.links import record_gap
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
 from eventd.store.schema.tables import batches, inbound_gaps, metadata
 from eventd.testing import NOW, ManualClock, draft, event
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 
 HOUR = 3600 * SECOND
-
-on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
-"""For what has nothing to do with the database: once is enough."""
 
 
 @pytest.fixture
@@ -121,6 +119,7 @@ async def test_all_delivered_is_in_order(books: GroupLedger, clock: ManualClock)
     assert "remediationPlan" not in found.answer
 
 
+@on_sqlite
 async def test_a_dead_letter_is_a_failed_delivery_and_one_of_no_use_is_not(
     books: GroupLedger, clock: ManualClock
 ) -> None:
@@ -135,6 +134,7 @@ async def test_a_dead_letter_is_a_failed_delivery_and_one_of_no_use_is_not(
     assert found["/b expected delivery"][1].endswith("besides, 1 refused by the peer")
 
 
+@on_sqlite
 async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_it_may_not(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
     found = await examine(books)
@@ -154,6 +154,7 @@ async def test_what_waits_is_pending_while_the_link_may_go_on_and_failed_while_i
     assert (found.federation["failedDeliveryCount"], found.federation["pendingDeliveryCount"]) == (2, 0)
 
 
+@on_sqlite
 async def test_a_delivered_event_does_not_fail_because_another_one_waits(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2"))
     await books.settle("b", 1)
@@ -164,6 +165,7 @@ async def test_a_delivered_event_does_not_fail_because_another_one_waits(books: 
     assert (await examine(books))["/b event expiry"] == ("fail", "the first undelivered event expires in 1m0s")
 
 
+@on_sqlite
 async def test_a_refresh_that_waits_does_not_make_another_event_fail(books: GroupLedger) -> None:
     """The peer has the event that is about to expire; the one that it does not have never expires."""
     await books.publish(draft("e1", expires=NOW + 20 * SECOND))
@@ -176,6 +178,7 @@ async def test_a_refresh_that_waits_does_not_make_another_event_fail(books: Grou
     assert found.federation["minExpiresInSeconds"] == 30.0
 
 
+@on_sqlite
 async def test_a_dead_letter_that_expires_soon_is_about_to_be_lost(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + 30 * SECOND), draft("e2", expires=NOW + HOUR))
     await books.settle("b", 2, parked={1: "invalid"})
@@ -183,6 +186,7 @@ async def test_a_dead_letter_that_expires_soon_is_about_to_be_lost(books: GroupL
     assert found["/b event expiry"] == ("fail", "the first undelivered event expires in 30s")
 
 
+@on_sqlite
 async def test_what_has_expired_does_not_wait(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", expires=NOW + SECOND))
     clock.advance(2)
@@ -191,6 +195,7 @@ async def test_what_has_expired_does_not_wait(books: GroupLedger, clock: ManualC
     assert found.answer["summary"]["overall"] == "skip"
 
 
+@on_sqlite
 async def test_a_refresh_on_its_way_is_stale_and_not_pending_too(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + HOUR), draft("e2", expires=NOW + HOUR))
     await books.settle("b", 2)
@@ -240,6 +245,7 @@ async def test_an_old_observation_is_no_lag(books: GroupLedger) -> None:
     assert (await examine(books)).federation["maxDeliveryLagSeconds"] == 0
 
 
+@on_sqlite
 async def test_a_peer_that_comes_late_is_no_lag(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1)
@@ -250,6 +256,7 @@ async def test_a_peer_that_comes_late_is_no_lag(books: GroupLedger, clock: Manua
     assert (await examine(books))["/late delivery lag"][1].startswith("at most 5s ")
 
 
+@on_sqlite
 async def test_sending_again_after_the_peer_lost_its_database_is_no_lag(
     books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
@@ -263,6 +270,7 @@ async def test_sending_again_after_the_peer_lost_its_database_is_no_lag(
     assert (await examine(books))["/b delivery lag"][1].startswith("at most 1s ")
 
 
+@on_sqlite
 async def test_redelivery_is_no_lag(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2"))
     await books.settle("b", 1)
@@ -275,6 +283,7 @@ async def test_redelivery_is_no_lag(books: GroupLedger, log: EventLog, clock: Ma
     assert found["/b delivery lag"][0] == "pass"
 
 
+@on_sqlite
 async def test_an_event_that_waits_for_long_is_told(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"))
     clock.advance(90)
@@ -306,6 +315,7 @@ async def test_filters_and_origin_decide_what_is_expected(log: EventLog, clock: 
     assert answers == sorted(answers, key=lambda name: name.split()[0]), "peers in order"
 
 
+@on_sqlite
 async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_forgotten(
     books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
@@ -328,6 +338,7 @@ async def test_an_event_without_proof_is_missing_unless_the_proof_may_have_been_
     assert found["/b expected delivery"][1].endswith("4 without stored evidence of their delivery")
 
 
+@on_sqlite
 async def test_an_event_without_proof_is_missing_after_a_repair_of_earlier_events(
     books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
@@ -343,6 +354,7 @@ async def test_an_event_without_proof_is_missing_after_a_repair_of_earlier_event
     assert found["/b expected delivery"] == ("fail", "2 events neither delivered nor pending: e3a, e3b")
 
 
+@on_sqlite
 async def test_an_event_without_proof_is_missing_after_the_link_was_moved_back(
     books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
@@ -361,6 +373,7 @@ async def test_an_event_without_proof_is_missing_after_the_link_was_moved_back(
     assert found["/b expected delivery"] == ("fail", "2 events neither delivered nor pending: e3, e4")
 
 
+@on_sqlite
 async def test_events_that_end_otherwise_are_told_apart(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", expires=NOW + SECOND), draft("e2"), draft("e3"), draft("e4", node="b"))
     clock.advance(2)
@@ -372,6 +385,7 @@ async def test_events_that_end_otherwise_are_told_apart(books: GroupLedger, cloc
     )
 
 
+@on_sqlite
 async def test_only_foreign_events_leave_nothing_to_expect(books: GroupLedger) -> None:
     await books.publish(draft("f1", node="far", path="far"))
     await books.settle("b", 1)
@@ -380,6 +394,7 @@ async def test_only_foreign_events_leave_nothing_to_expect(books: GroupLedger) -
     assert found[" expected peers"] == ("skip", "this node emitted none of the newest live events")
 
 
+@on_sqlite
 async def test_a_group_without_peers_and_a_node_without_groups(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
     found = await examine(books)
@@ -401,6 +416,7 @@ async def test_groups_come_in_order_and_one_can_be_chosen(books: GroupLedger) ->
         await examine(books, group="nope")
 
 
+@on_sqlite
 async def test_what_senders_lost_is_told(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     topic = (await log.database.read(read_topic, "group:g")).id
     for reason in ("lost", "taken_back", "lost"):
@@ -408,6 +424,7 @@ async def test_what_senders_lost_is_told(books: GroupLedger, log: EventLog, cloc
     assert (await examine(books)).codes("warn") == ["inbound-gaps", "inbound-history"]
 
 
+@on_sqlite
 async def test_all_gaps_are_counted_and_the_last_is_dated(
     books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
@@ -426,6 +443,7 @@ async def test_all_gaps_are_counted_and_the_last_is_dated(
     )
 
 
+@on_sqlite
 async def test_a_running_node_counts_requests_in_v1_and_reads_its_keys_again(books: GroupLedger) -> None:
     metrics = Metrics()
     books.services = Services(books.log, metrics=metrics)
@@ -484,6 +502,7 @@ def runs_of(found: Report) -> tuple[str, str]:
     return check["status"], check["detail"]
 
 
+@on_sqlite
 async def test_the_runs_of_a_subscription_are_those_of_its_events(books: GroupLedger, clock: ManualClock) -> None:
     await subscribe(books)
     await books.declare()
@@ -515,6 +534,7 @@ async def test_the_runs_of_a_subscription_are_those_of_its_events(books: GroupLe
     )
 
 
+@on_sqlite
 async def test_an_event_of_two_runs_has_succeeded_once(books: GroupLedger) -> None:
     """A refresh, or a reset of the subscription, runs the plugin again with the same event."""
     await subscribe(books)
@@ -609,6 +629,7 @@ async def test_a_peer_that_cannot_be_read_leaves_the_others_as_they_are(
         assert found[f"/{peer} failed deliveries"][1] == "1 event refused by the peer and kept as dead letters"
 
 
+@on_sqlite
 async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: GroupLedger) -> None:
     name = await subscribe(books)
     await books.publish(draft("e1"))
@@ -634,6 +655,7 @@ async def test_what_a_subscription_lost_is_told(books: GroupLedger) -> None:
     assert "subscription-lost" in (await examine(books)).codes("warn")
 
 
+@on_sqlite
 async def test_a_part_that_is_set_aside_is_told_with_its_reason(books: GroupLedger) -> None:
     await subscribe(books)
     target = {"apiVersion": "net.example/v1", "kind": "Route", "name": "fallback"}
@@ -687,6 +709,7 @@ async def test_a_plan_for_a_healthy_node_is_empty(books: GroupLedger) -> None:
     assert found.answer["remediationPlan"] == {"generatedAt": "2026-11-20T12:00:00Z", "actions": []}
 
 
+@on_sqlite
 async def test_fixing_tries_dead_letters_again_and_ends_the_back_off(books: GroupLedger, log: EventLog) -> None:
     await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await books.settle("b", 3, parked={1: "invalid", 2: "invalid"})
@@ -734,6 +757,7 @@ async def test_fixing_leaves_a_paused_link_paused(books: GroupLedger, log: Event
     assert await all_rows(log) == before
 
 
+@on_sqlite
 async def test_fixing_lets_refreshes_overtake_what_else_waits(books: GroupLedger, log: EventLog) -> None:
     await books.publish(draft("e1", expires=NOW + HOUR), draft("e2"))
     await books.settle("b", 2)
@@ -754,6 +778,7 @@ async def test_fixing_lets_refreshes_overtake_what_else_waits(books: GroupLedger
     assert (await examine(books)).answer["summary"]["overall"] == "pass"
 
 
+@on_sqlite
 async def test_fixing_what_needs_a_person_changes_nothing(
     books: GroupLedger, log: EventLog, clock: ManualClock
 ) -> None:
@@ -841,6 +866,7 @@ async def test_a_node_that_is_not_ready_fails(books: GroupLedger) -> None:
     assert "node readiness" not in (await examine(books, group="g")).names
 
 
+@on_sqlite
 async def test_records_that_were_deleted_by_hand_are_reported_with_their_seqs(
     books: GroupLedger, log: EventLog
 ) -> None:
@@ -858,6 +884,7 @@ async def test_records_that_were_deleted_by_hand_are_reported_with_their_seqs(
     assert (await examine(books))[" log"] == ("warn", f"{lost}; none of them is missing any more")
 
 
+@on_sqlite
 async def test_the_lost_records_of_all_ranges_are_counted_until_they_are_stored_again(
     books: GroupLedger, log: EventLog
 ) -> None:
@@ -884,6 +911,7 @@ async def test_lost_records_are_found_over_several_steps(
     )
 
 
+@on_sqlite
 async def test_what_retention_has_removed_is_not_lost(books: GroupLedger, log: EventLog) -> None:
     topic = await log.topic("group:g")
     for number in range(4):

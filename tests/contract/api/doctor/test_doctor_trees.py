@@ -34,6 +34,7 @@ from eventd.text.duration import DAY
 from eventd.witnessing.node_keys import load_history_keys
 from federation.history.notes import NoteSignature
 from federation.history.witnessing import KeySource
+from tests.support.fresh import on_sqlite
 from tests.support.growing_tree import GrowingTree
 from tests.support.histories import OWNER, emit, signed, start
 
@@ -55,6 +56,7 @@ async def said(log: EventLog, now: int = NOW, *, running: bool = True, mode: str
     return [(check.code, check.detail) for check in check_trees(facts, now, running=running)]
 
 
+@on_sqlite
 async def test_events_that_wait_for_a_checkpoint_are_reported_after_a_minute(log: EventLog) -> None:
     assert [code for code, _ in await said(log)] == ["history-not-begun"]
     topic, _ = await start(log)
@@ -118,6 +120,7 @@ async def test_a_key_that_nothing_vouches_for_is_reported_until_its_witnesses_ac
     assert await report(NOW, "b") == [], "and c is no peer any more"
 
 
+@on_sqlite
 async def test_missing_tiles_of_a_relayed_tree_are_reported_after_ten_minutes(log: EventLog) -> None:
     topic, _ = await start(log)
     await signed(log, topic)
@@ -145,6 +148,7 @@ async def test_missing_tiles_of_a_relayed_tree_are_reported_after_ten_minutes(lo
     assert "for 10m1s" in detail
 
 
+@on_sqlite
 async def test_the_file_of_the_keys_must_be_there_and_private(log: EventLog, tmp_path: Path) -> None:
     assert [check.code for check in check_key_file(tmp_path)] == ["history-key-missing"]
     load_history_keys(tmp_path, log.chance)
@@ -154,6 +158,7 @@ async def test_the_file_of_the_keys_must_be_there_and_private(log: EventLog, tmp
     assert (check.code, check.remedy) == ("history-key-open", f"chmod 600 {tmp_path / 'history.key'}")
 
 
+@on_sqlite
 async def test_mode_verify_without_pins_and_with_late_checks_is_reported(log: EventLog) -> None:
     topic, _ = await start(log)
     late = NOW + CHECKED_WITHIN + 1

@@ -20,6 +20,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.actions import ActionRow, add_action
 from eventd.store.rows.callback_cursors import callback_name
 from tests.support.acting import OPERATOR, READER, operating
+from tests.support.fresh import on_sqlite
 
 READ_ONLY = {"resources.diff", "dynamic.render", "dynamic.diff", "links.verify", "jobs.plan", "history.prove_at_peer"}
 """Operations with POST that change nothing: a body may be larger than a query. `links.verify` compares, and
@@ -78,6 +79,7 @@ async def test_each_operation_leaves_a_row_even_if_it_fails(migrated_sqlite_url:
         assert row.request == answer.headers["X-Request-Id"]
 
 
+@on_sqlite
 async def test_what_is_done_to_topics_and_routers_is_recorded(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         await operator.ask("PUT", "/v0/topics/orders", {"ttl_ms": 60000})
@@ -106,6 +108,7 @@ async def test_what_is_done_to_topics_and_routers_is_recorded(migrated_url: str)
     ]
 
 
+@on_sqlite
 async def test_a_program_that_trims_a_topic_shares_a_row_for_a_minute(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         for seq in range(20):
@@ -118,6 +121,7 @@ async def test_a_program_that_trims_a_topic_shares_a_row_for_a_minute(migrated_u
     assert (failed.object, failed.result, failed.count) == ("topic none", "topic_not_found", 1)
 
 
+@on_sqlite
 async def test_reading_emitting_and_writing_leave_no_row(migrated_url: str) -> None:
     routes = [*OPERATIONS.values(), *TOPIC_ROUTES]
     assert not [route for route in routes if route.recorded and {*route.scopes} & {"read", "write"}]
@@ -146,6 +150,7 @@ async def test_a_dry_run_leaves_no_row_unless_a_program_runs(migrated_sqlite_url
             assert len(await operator.rows()) == rows, dry
 
 
+@on_sqlite
 async def test_a_key_is_named_and_never_shown(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         made = await operator.ask("POST", "/api/v1/keys", {"name": "ci", "scopes": ["read"], "expires": "1h"})
@@ -157,6 +162,7 @@ async def test_a_key_is_named_and_never_shown(migrated_url: str) -> None:
     assert made.body["key"] not in repr(row)
 
 
+@on_sqlite
 async def test_what_cannot_be_recorded_does_not_happen(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_conn: object, _row: ActionRow) -> int:
         raise DatabaseFault("no row today")
@@ -169,6 +175,7 @@ async def test_what_cannot_be_recorded_does_not_happen(migrated_url: str, monkey
         assert (await operator.ask("GET", "/v0/topics/orders")).status == 404
 
 
+@on_sqlite
 async def test_an_action_that_fails_is_recorded_with_its_code(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         await operator.ask("POST", "/api/v1/keys/ghost/revoke", {})
@@ -181,6 +188,7 @@ async def test_an_action_that_fails_is_recorded_with_its_code(migrated_url: str)
     ]
 
 
+@on_sqlite
 async def test_applied_and_deleted_resources_are_named(migrated_url: str) -> None:
     def files(*names: str) -> dict[str, object]:
         head = "apiVersion: net.example/v1, kind: Route, spec: {password: hidden}"
@@ -248,6 +256,7 @@ def add_letters(conn: Connection, name: str, count: int) -> None:
     insert_dead_letters(conn, letters)
 
 
+@on_sqlite
 async def test_refusals_are_counted_and_stored_once_a_minute(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         for name in ("a", "b", "c"):
@@ -262,6 +271,7 @@ async def test_refusals_are_counted_and_stored_once_a_minute(migrated_url: str) 
     ]
 
 
+@on_sqlite
 async def test_an_answer_names_its_request_as_the_client_did(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         given = await operator.ask("POST", "/api/v1/keys", {"name": "ci"}, headers={"X-Request-Id": "deploy-17"})

@@ -13,6 +13,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows import actions
 from eventd.store.rows.actions import ActionFilter, ActionPage, ActionRow, add_action, delete_old_actions, read_actions
 from eventd.testing import NOW, ManualClock
+from tests.support.fresh import on_sqlite
 
 
 def row(at: int, *, operation: str = "keys.create", thing: str = "", result: str = "forbidden") -> ActionRow:
@@ -44,6 +45,7 @@ async def test_equal_ones_are_one_row_a_minute_with_their_number(log: EventLog, 
     assert await counts(log) == [1, 4, 1]
 
 
+@on_sqlite
 async def test_two_processes_share_the_row_of_a_minute(log: EventLog, clock: ManualClock) -> None:
     one, other = (RefusedActions(log.database, clock) for _ in range(2))
     await one.add(row(clock.now()))
@@ -53,6 +55,7 @@ async def test_two_processes_share_the_row_of_a_minute(log: EventLog, clock: Man
     assert await counts(log) == [1, 1]
 
 
+@on_sqlite
 async def test_a_client_that_invents_objects_gets_few_rows(
     log: EventLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.statements import execute
 from eventd.store.rows.actions import KEY_SECONDS
 from tests.support.acting import OPERATOR, Acted, Operator, operating
+from tests.support.fresh import on_sqlite
 
 APPLIED = {
     "sources": [{"name": "a.yaml", "text": "{apiVersion: net.example/v1, kind: Route, metadata: {name: r}, spec: {}}"}]
@@ -22,6 +23,7 @@ async def apply(operator: Operator, key: str, body: Any = APPLIED) -> Acted:
     return await operator.ask("POST", "/api/v1/resources/apply", body, headers={"Idempotency-Key": key})
 
 
+@on_sqlite
 async def test_a_repetition_gets_the_first_answer_and_does_nothing(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         first, again = await apply(operator, "k1"), await apply(operator, "k1")
@@ -33,6 +35,7 @@ async def test_a_repetition_gets_the_first_answer_and_does_nothing(migrated_url:
         assert (await apply(operator, "k2")).body["changes"][0]["action"] == "unchanged"
 
 
+@on_sqlite
 async def test_a_key_belongs_to_one_request(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         await apply(operator, "k1")
@@ -43,6 +46,7 @@ async def test_a_key_belongs_to_one_request(migrated_url: str) -> None:
         assert (await operator.ask("GET", "/api/v1/keys")).body["keys"] == []
 
 
+@on_sqlite
 async def test_keys_of_two_callers_are_apart(migrated_url: str) -> None:
     async with operating(migrated_url, f"{OPERATOR},another-key") as operator:
         assert "Idempotent-Replayed" not in (await apply(operator, "k1")).headers
@@ -52,6 +56,7 @@ async def test_keys_of_two_callers_are_apart(migrated_url: str) -> None:
         assert "Idempotent-Replayed" not in other.headers
 
 
+@on_sqlite
 async def test_two_at_once_are_done_once(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         answers = await asyncio.gather(*(apply(operator, "k1") for _ in range(8)))
@@ -59,6 +64,7 @@ async def test_two_at_once_are_done_once(migrated_url: str) -> None:
         assert len(await operator.rows()) == 1
 
 
+@on_sqlite
 async def test_a_repetition_after_a_restart_gets_the_first_answer(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         first = await apply(operator, "k1")
@@ -77,6 +83,7 @@ async def test_a_key_counts_for_two_minutes(migrated_url: str) -> None:
         assert (await apply(operator, "k1")).body["changes"][0]["action"] == "unchanged"
 
 
+@on_sqlite
 async def test_a_request_that_had_no_effect_may_succeed_later(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         revoke = "POST", "/api/v1/keys/ci/revoke", {}
@@ -85,6 +92,7 @@ async def test_a_request_that_had_no_effect_may_succeed_later(migrated_url: str)
         assert (await operator.ask(*revoke, headers={"Idempotency-Key": "k1"})).status == 200
 
 
+@on_sqlite
 async def test_a_secret_is_answered_once_and_not_kept(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         create = "POST", "/api/v1/keys", {"name": "ci"}
@@ -106,12 +114,14 @@ async def test_a_request_whose_node_ended_before_the_answer_is_not_done_again(
         assert (again.status, again.body["error"]["code"]) == (409, "request_in_progress")
 
 
+@on_sqlite
 async def test_a_bad_key_is_refused(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         for key in ("x" * 65, "\u00e9"):
             assert (await apply(operator, key)).status == 400
 
 
+@on_sqlite
 async def test_repeated_requests_to_v0_get_the_first_answer(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
 
@@ -132,6 +142,7 @@ async def test_repeated_requests_to_v0_get_the_first_answer(migrated_url: str) -
         assert operations == ["DELETE /v0/topics/{topic}", "POST /v0/topics/{topic}/delete", "PUT /v0/topics/{topic}"]
 
 
+@on_sqlite
 async def test_jobs_are_settled_once_and_recorded_only_with_a_key(migrated_url: str) -> None:
     async with operating(migrated_url) as operator:
         await operator.ask("PUT", "/v0/topics/todo", {"type": "queue"})

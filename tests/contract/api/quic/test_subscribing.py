@@ -21,6 +21,7 @@ from eventd.streams.messages import Error, SubscribeCursorError, Subscribed
 from eventd.streams.names import StreamName
 from eventd.testing import ManualClock, until
 from tests.support.event_streams import OFFSETS, ORDERS, Places, ReadLink, StreamClient
+from tests.support.fresh import on_sqlite
 from tests.support.topics import Topics
 from tests.support.v0 import Server, serving
 
@@ -70,6 +71,7 @@ async def node(migrated_url: str) -> AsyncIterator[Node]:
 # --- where it begins --------------------------------------------------------------------------------------------------
 
 
+@on_sqlite
 async def test_a_subscriber_gets_hello_then_the_history_then_what_is_written_live(node: Node) -> None:
     await node.put("a", "b")
     answer, stream = await node.client().begin(start="earliest")
@@ -83,6 +85,7 @@ async def test_a_subscriber_gets_hello_then_the_history_then_what_is_written_liv
     assert stream.frames == [(0, 0), (OFFSETS, 2), (OFFSETS, 2)], "a batch is a frame"
 
 
+@on_sqlite
 async def test_nothing_is_sent_before_the_answer_is_written_and_nothing_is_lost_until_then(node: Node) -> None:
     await node.put("before")
     client = node.client()
@@ -99,6 +102,7 @@ async def test_nothing_is_sent_before_the_answer_is_written_and_nothing_is_lost_
 
 
 @pytest.mark.parametrize(("start", "offset"), [(None, 3), ("latest", 3), ("earliest", 0), (0, 0), (2, 2), (3, 3)])
+@on_sqlite
 async def test_where_a_subscription_begins(node: Node, start: Any, offset: int) -> None:
     await node.put("a", "b", "c")
     answer, stream = await node.client().begin(start=start)
@@ -110,6 +114,7 @@ async def test_where_a_subscription_begins(node: Node, start: Any, offset: int) 
     assert answer.epoch
 
 
+@on_sqlite
 async def test_an_offset_beyond_the_end_is_in_the_future(node: Node) -> None:
     await node.put("a", "b")
     client = node.client()
@@ -133,6 +138,7 @@ async def test_an_offset_below_the_oldest_event_is_too_old(node: Node) -> None:
     assert (answer.offset, stream.offsets, stream.gaps) == (2, [2, 3], [])
 
 
+@on_sqlite
 async def test_a_subscriber_may_ask_for_a_gap_instead_of_an_error(node: Node) -> None:
     await node.topics.change(TOPIC, cap_records=2)
     await node.put("a", "b", "c", "d")
@@ -148,6 +154,7 @@ async def test_a_subscriber_may_ask_for_a_gap_instead_of_an_error(node: Node) ->
     assert (unaware.offsets, unaware.gaps) == ([2, 3], [])
 
 
+@on_sqlite
 async def test_what_was_deleted_by_request_is_neither_too_old_nor_a_gap(node: Node) -> None:
     await node.put("a", "b", "c", "d", "e")
     await node.topics.delete(TOPIC, before=3)
@@ -156,6 +163,7 @@ async def test_what_was_deleted_by_request_is_neither_too_old_nor_a_gap(node: No
     assert (stream.offsets, stream.gaps) == ([2, 3, 4], [])
 
 
+@on_sqlite
 async def test_the_offset_of_another_epoch_is_too_old(node: Node) -> None:
     await node.put("a", "b")
     client = node.client()
@@ -182,12 +190,14 @@ async def test_a_subscriber_of_another_epoch_may_ask_for_everything_from_the_old
 
 
 @pytest.mark.parametrize("name", [StreamName("t", "n", "none"), StreamName("t", "n", "a:b"), StreamName("t", "n", "q")])
+@on_sqlite
 async def test_a_stream_that_does_not_exist_is_refused(node: Node, name: StreamName) -> None:
     await node.topics.make("stream:t:n:q", type="queue")
     answer = await node.client().refused(name)
     assert answer == Error(message=f"stream not found: tenant=t namespace=n stream={name.stream}")
 
 
+@on_sqlite
 async def test_a_subscription_for_which_the_client_allows_no_stream_is_refused_and_gives_its_place_back(
     node: Node,
 ) -> None:
@@ -199,6 +209,7 @@ async def test_a_subscription_for_which_the_client_allows_no_stream_is_refused_a
 # --- what it sends ----------------------------------------------------------------------------------------------------
 
 
+@on_sqlite
 async def test_a_client_that_does_not_know_offsets_gets_none(node: Node) -> None:
     await node.put("a")
     stream = await node.client(flags=7).read(start="earliest")
@@ -206,6 +217,7 @@ async def test_a_client_that_does_not_know_offsets_gets_none(node: Node) -> None
     assert (stream.frames[-1], stream.seen) == ((Flags.SHARED_EVENTS, 1), [(None, b"a")])
 
 
+@on_sqlite
 async def test_a_request_with_a_text_as_id_gets_its_events_as_messages(node: Node) -> None:
     await node.topics.add(TOPIC, [{"data": "a"}, {"data": {"$b64": "AP8="}}])
     answer, start = await (client := node.client()).ask(start="earliest", request_id="r1")
@@ -238,6 +250,7 @@ async def test_payloads_come_back_as_bytes_and_other_records_as_their_json(node:
     assert [payload for _, payload in stream.seen[len(told) :]] == payloads
 
 
+@on_sqlite
 async def test_a_batch_is_split_and_a_hole_ends_a_frame(node: Node) -> None:
     await node.put(*["x"] * 10)
     await node.topics.put(TOPIC, "y", "y", tag="gone")
@@ -276,6 +289,7 @@ async def test_a_pause_between_frames_is_kept_and_what_was_written_meanwhile_com
 # --- how it ends ------------------------------------------------------------------------------------------------------
 
 
+@on_sqlite
 async def test_the_stream_is_finished_when_the_topic_is_deleted(node: Node) -> None:
     client = node.client()
     stream = await client.read()
@@ -287,6 +301,7 @@ async def test_the_stream_is_finished_when_the_topic_is_deleted(node: Node) -> N
     assert not stream.was_reset
 
 
+@on_sqlite
 async def test_the_stream_is_finished_when_the_node_stops(node: Node) -> None:
     client = node.client()
     stream = await client.read()
@@ -296,6 +311,7 @@ async def test_the_stream_is_finished_when_the_node_stops(node: Node) -> None:
     assert not stream.was_reset
 
 
+@on_sqlite
 async def test_a_client_unsubscribes_by_dropping_the_stream(node: Node) -> None:
     client = node.client()
     dropped, kept = await client.read(), await client.read()
@@ -309,6 +325,7 @@ async def test_a_client_unsubscribes_by_dropping_the_stream(node: Node) -> None:
     assert node.subscribing.behind() == 0
 
 
+@on_sqlite
 async def test_a_subscription_that_is_ended_before_it_started_gives_its_place_back(node: Node) -> None:
     client = node.client()
     _, start = await client.ask()
@@ -326,6 +343,7 @@ async def test_a_subscription_that_is_ended_before_it_started_gives_its_place_ba
 # --- who is slow, who is many -----------------------------------------------------------------------------------------
 
 
+@on_sqlite
 async def test_a_subscriber_that_does_not_read_costs_its_siblings_nothing_and_loses_nothing(node: Node) -> None:
     client = node.client()
     slow, fast = await client.read(), await client.read()
@@ -339,6 +357,7 @@ async def test_a_subscriber_that_does_not_read_costs_its_siblings_nothing_and_lo
     assert slow.seen == fast.seen
 
 
+@on_sqlite
 async def test_a_slow_subscriber_is_reported_although_it_reads_nothing(migrated_url: str, clock: ManualClock) -> None:
     async with serving(migrated_url, clock=clock) as server:
         node = Node(server)
@@ -358,6 +377,7 @@ async def test_a_slow_subscriber_is_reported_although_it_reads_nothing(migrated_
         measuring.cancel()
 
 
+@on_sqlite
 async def test_a_subscriber_that_may_skip_jumps_to_the_end_and_the_gap_says_so(node: Node) -> None:
     client = node.client()
     stream = await client.read(skip_behind=100)
@@ -374,6 +394,7 @@ async def test_a_subscriber_that_may_skip_jumps_to_the_end_and_the_gap_says_so(n
     await stream.until(lambda stream: stream.seen[-1] == (2000, b"next"))
 
 
+@on_sqlite
 async def test_a_subscriber_that_may_skip_gets_a_batch_larger_than_that_while_it_reads(node: Node) -> None:
     stream = await node.client().read(skip_behind=10)
     await node.put(*["x"] * 100)
@@ -381,6 +402,7 @@ async def test_a_subscriber_that_may_skip_gets_a_batch_larger_than_that_while_it
     assert not stream.gaps
 
 
+@on_sqlite
 async def test_a_thousand_subscribers_at_one_place_share_one_read_and_one_encoded_frame(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,6 +421,7 @@ async def test_a_thousand_subscribers_at_one_place_share_one_read_and_one_encode
     assert (len(encoded), len(read)) == (1, 0), "the end of the log is in memory"
 
 
+@on_sqlite
 async def test_subscribers_that_do_not_read_cause_no_reads(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded, read = [], []
     monkeypatch.setattr("eventd.api.quic.event_frames._encode", lambda *args: encoded.append(1) or encode(*args))
@@ -428,6 +451,7 @@ async def test_subscribers_that_do_not_read_cause_no_reads(node: Node, monkeypat
 # --- what a restart loses ---------------------------------------------------------------------------------------------
 
 
+@on_sqlite
 async def test_what_a_topic_in_memory_held_before_a_restart_is_a_gap(migrated_url: str) -> None:
     async with serving(migrated_url) as server:
         node = Node(server)
@@ -448,9 +472,10 @@ async def test_what_a_topic_in_memory_held_before_a_restart_is_a_gap(migrated_ur
         assert stream.seen == [(2, b"c")]
 
 
+@on_sqlite
 async def test_subscribers_that_come_while_records_are_written_get_each_record_once(node: Node) -> None:
     async def write() -> None:
-        for number in range(200):
+        for number in range(60):
             await node.put(str(number))
 
     writing = asyncio.get_running_loop().create_task(write())
@@ -461,5 +486,5 @@ async def test_subscribers_that_come_while_records_are_written_get_each_record_o
         streams.append((answer.offset or 0, stream))
     await writing
     for offset, stream in streams:
-        await stream.until_seen(200 - offset)
-        assert stream.seen == [(number, str(number).encode()) for number in range(offset, 200)]
+        await stream.until_seen(60 - offset)
+        assert stream.seen == [(number, str(number).encode()) for number in range(offset, 60)]

@@ -14,6 +14,7 @@ from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
 from eventd.store.engine.statements import fetch
 from eventd.store.rows.tokens import handle_of
 from eventd.testing import NOW, ManualClock
+from tests.support.fresh import on_sqlite
 from tests.support.routemaster import PLAIN, ROOT, StartSurface, SurfaceServer
 
 URL = "https://shop.example/orders/1"
@@ -41,6 +42,7 @@ async def test_an_event_is_200_and_empty_and_one_record(stored: SurfaceServer) -
 
 
 @pytest.mark.parametrize("topic", ["Orders", "orders1", "or-ders", "o" * 65, "a.b", "%C3%A4", "a%0A", "%00", "a%2Fb"])
+@on_sqlite
 async def test_a_name_that_no_topic_has_is_a_bad_topic(stored: SurfaceServer, topic: str) -> None:
     heard = await stored.ask("POST", f"/topics/{topic}", {}, user=await stored.token("shop"))
     assert (heard.status, heard.text) == (400, "bad topic")
@@ -179,6 +181,7 @@ async def test_without_a_time_it_is_now_in_milliseconds(start_surface: StartSurf
     assert [record["data"]["t"] for record in await surface.records()] == [NOW // 1000, NOW // 1000 + 1]
 
 
+@on_sqlite
 async def test_a_claimed_topic_is_403_even_for_a_bad_event(stored: SurfaceServer) -> None:
     shop, other = await stored.token("shop"), await stored.token("other")
     assert (await stored.ask("POST", "/topics/orders", EVENT, user=shop)).status == 200

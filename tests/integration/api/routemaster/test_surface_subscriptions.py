@@ -12,6 +12,7 @@ from eventd.log.cursors.cursors import read_cursors
 from eventd.store.rows.routemaster import add_sent, read_subscribers
 from eventd.store.rows.tokens import handle_of
 from eventd.testing import NOW, ManualClock
+from tests.support.fresh import on_sqlite
 from tests.support.routemaster import ROOT, StartSurface, SurfaceServer
 
 CALLBACK = "https://app.example/events"
@@ -45,6 +46,7 @@ async def test_what_is_subscribed_is_listed_with_every_member(start_surface: Sta
     assert surface.changes == 1
 
 
+@on_sqlite
 async def test_a_secret_is_shown_to_its_subscriber_and_root_only(stored: SurfaceServer) -> None:
     app, other = await stored.token("app"), await stored.token("other")
     await subscribe(stored, app, uuid="secret", callback="https://me:pw@app.example/events#x")
@@ -164,6 +166,7 @@ async def test_a_forbidden_callback_is_refused_with_the_reason(start_surface: St
     assert (row.callback, row.topics) == (CALLBACK, ["orders"])
 
 
+@on_sqlite
 async def test_events_count_from_the_subscription_on_and_until_the_topic_is_left(stored: SurfaceServer) -> None:
     shop, app = await stored.token("shop"), await stored.token("app")
 
@@ -207,6 +210,7 @@ async def test_leaving_a_topic_has_its_refusals_in_order(stored: SurfaceServer) 
     assert await leave("orders") == (404, "not subscribed")
 
 
+@on_sqlite
 async def test_unsubscribing_drops_everything_and_a_new_subscription_gets_nothing_old(stored: SurfaceServer) -> None:
     shop, app = await stored.token("shop"), await stored.token("app")
     for user in (app, ROOT):

@@ -11,9 +11,11 @@ import pytest
 from eventd.api.routemaster.surface import SurfaceConfig
 from eventd.store.rows.routemaster import read_subscribers
 from eventd.store.rows.tokens import handle_of
+from tests.support.fresh import on_sqlite
 from tests.support.routemaster import PLAIN, ROOT, StartSurface, SurfaceServer
 
 
+@on_sqlite
 async def test_a_token_is_made_of_its_name_and_shown_once(stored: SurfaceServer) -> None:
     made = await stored.ask("POST", "/api_tokens", {"name": "shop", "other": 1}, user=ROOT)
     assert (made.status, made.headers["content-type"]) == (201, "application/json")
@@ -79,6 +81,7 @@ async def test_a_known_token_is_201_again_and_renamed(surface: SurfaceServer) ->
 
 
 @pytest.mark.parametrize("by_handle", [False, True])
+@on_sqlite
 async def test_a_deleted_token_ends_with_its_subscription_and_keeps_its_claims(
     stored: SurfaceServer, by_handle: bool
 ) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from eventd.store.rows.tokens import handle_of
+from tests.support.fresh import on_sqlite
 from tests.support.routemaster import ROOT, SurfaceServer
 
 EVENT = {"type": "create", "url": "https://shop.example/1"}
 CALLBACK = "https://app.example/events"
 
 
+@on_sqlite
 async def test_the_list_has_three_members_and_shows_no_token_but_the_caller_s(stored: SurfaceServer) -> None:
     shop, app = await stored.token("shop"), await stored.token("app")
     empty = await stored.ask("GET", "/topics", user=shop)
@@ -22,6 +24,7 @@ async def test_the_list_has_three_members_and_shows_no_token_but_the_caller_s(st
         ]
 
 
+@on_sqlite
 async def test_the_publisher_and_root_delete_and_others_do_not(stored: SurfaceServer) -> None:
     shop, app, third = [await stored.token(name) for name in ("shop", "app", "third")]
     for topic in ("orders", "bills"):

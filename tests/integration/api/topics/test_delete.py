@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.support.fresh import on_sqlite
 from tests.support.v0 import Server
 
 
@@ -20,6 +21,7 @@ async def left(server: Server, topic: str = "del") -> list[str | None]:
     return [record.get("$tag") for record in records]
 
 
+@on_sqlite
 async def test_deleting_below_a_seq_leaves_no_tombstone(stored: Server) -> None:
     await stored.write("del", 1, 2, 3, 4, 5)
     done = await stored.delete_records("del", before_seq=3)
@@ -31,6 +33,7 @@ async def test_deleting_below_a_seq_leaves_no_tombstone(stored: Server) -> None:
     assert told(shown, "count", "earliest_seq", "bytes") == (3, 3, 3)
 
 
+@on_sqlite
 async def test_a_seq_may_be_beyond_the_head(stored: Server) -> None:
     for before in [6, 100, 2**63 - 1, 2**63, 2**64 - 1]:
         await stored.write("del", 1, 2, 3, 4, 5)
@@ -40,12 +43,14 @@ async def test_a_seq_may_be_beyond_the_head(stored: Server) -> None:
         await stored.delete("del")
 
 
+@on_sqlite
 async def test_nothing_is_below_the_first_seq(stored: Server) -> None:
     await stored.write("del", 1)
     for before in [0, 1]:
         assert told((await stored.delete_records("del", before_seq=before)).body, "deleted", "count") == (0, 1), before
 
 
+@on_sqlite
 async def test_a_tag_is_deleted_as_a_whole_or_by_how_it_begins(stored: Server) -> None:
     await tagged(stored, "tenant42:job-1", "tenant42:job-2", "other:job-9", None)
     one = (await stored.delete_records("del", match=["tag", "Eq", "tenant42:job-1"])).body
@@ -83,6 +88,7 @@ async def test_a_text_alone_is_a_tag_or_with_a_star_a_prefix(stored: Server) -> 
         await stored.delete("del")
 
 
+@on_sqlite
 async def test_only_what_is_there_goes(stored: Server) -> None:
     await tagged(stored, "chat-42:msg")
     assert told((await stored.delete_records("del", match="chat-42:*")).body, "deleted", "count", "earliest_seq") == (
@@ -107,6 +113,7 @@ async def test_a_second_time_nothing_goes(stored: Server) -> None:
     assert (await stored.delete_records("del", match="a")).body["deleted"] == 0
 
 
+@on_sqlite
 async def test_what_a_cap_takes_after_a_delete_is_told_apart(stored: Server) -> None:
     await stored.put("dual", cap_records=4, discard="old")
     await stored.write("dual", 1, 2, 3, 4)
@@ -122,6 +129,7 @@ async def test_what_a_cap_takes_after_a_delete_is_told_apart(stored: Server) -> 
     assert page.seqs == [7, 8, 9, 10]
 
 
+@on_sqlite
 async def test_a_refusing_topic_has_room_again_and_loses_nothing(stored: Server) -> None:
     await stored.put("q", cap_records=2, discard="reject")
     await tagged(stored, "old", "done", topic="q")

@@ -11,9 +11,11 @@ import pytest
 from eventd.api.topics import polls
 from eventd.log.topics.topic_page import TopicPage, TopicQuery, read_topic_page
 from eventd.testing import ManualClock, until
+from tests.support.fresh import on_sqlite
 from tests.support.v0 import Server
 
 
+@on_sqlite
 async def test_a_page_tells_where_it_ends(stored: Server) -> None:
     await stored.write_records(
         "jobs",
@@ -83,6 +85,7 @@ async def test_pages_follow_each_other_without_a_hole(stored: Server) -> None:
     assert seen == list(range(700))
 
 
+@on_sqlite
 async def test_a_reader_does_not_get_back_what_its_nodes_wrote(stored: Server) -> None:
     nodes = ("self", "self", "other", None)
     await stored.write_records("nb", *[{"data": n, "node": node} for n, node in enumerate(nodes)])
@@ -105,6 +108,7 @@ async def test_node_ids_are_compared_byte_for_byte(stored: Server) -> None:
         assert (await stored.diff(f"nb{number}", node=node + "x")).seqs == [1], node
 
 
+@on_sqlite
 async def test_a_topic_may_give_everything_back(stored: Server) -> None:
     await stored.put("nb", dedupe_node=False)
     await stored.write_records("nb", {"data": 1, "node": "self"}, {"data": 2, "node": "other"})
@@ -160,6 +164,7 @@ async def test_what_was_too_old_is_told(start_server: Any) -> None:
     assert page.data == [4]
 
 
+@on_sqlite
 async def test_a_topic_that_was_made_again_is_told(stored: Server) -> None:
     await stored.write("r", 1, 2, 3)
     before = await stored.diff("r")
@@ -175,6 +180,7 @@ async def test_a_topic_that_was_made_again_is_told(stored: Server) -> None:
     assert (await stored.diff("r", 1, epoch=page.body["epoch"])).body["tombstone"] is None
 
 
+@on_sqlite
 async def test_a_seq_beyond_the_head_is_of_another_topic(stored: Server) -> None:
     await stored.write("r", 1)
     for from_seq in [2**31, 2**63 - 1, 2**63, 2**64 - 1]:

@@ -8,6 +8,7 @@ from typing import Any
 from eventd.api.topics.claim_cohorts import ClaimCohorts
 from eventd.testing import ManualClock, until
 from tests.integration.api.topics.conftest import StartServer
+from tests.support.fresh import on_sqlite
 from tests.support.v0 import Client, Response, Server
 
 
@@ -27,6 +28,7 @@ def seqs(jobs: list[dict[str, Any]]) -> list[int]:
     return [job["$seq"] for job in jobs]
 
 
+@on_sqlite
 async def test_the_way_of_jobs(stored: Server) -> None:
     await stored.put("jobs", type="queue", lease_ms=30_000)
     await stored.write("jobs", *range(10))

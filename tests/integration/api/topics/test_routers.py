@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from eventd.testing import until
+from tests.support.fresh import on_sqlite
 from tests.support.v0 import Response, Server
 
 DEFAULTS = {
@@ -50,6 +51,7 @@ async def test_a_router_is_made_with_its_topics_and_made_once(stored: Server) ->
         assert (await stored.get(topic)).status == 200
 
 
+@on_sqlite
 async def test_a_router_counts_what_it_copies_until_it_is_removed(stored: Server) -> None:
     await route(stored, "jobs->audit", "jobs", "audit")
     await stored.write("jobs", 1)
@@ -101,6 +103,7 @@ async def test_a_destination_that_may_not_be_made_has_to_be_there(server: Server
     assert (await route(server, "jobs->audit", "jobs", "audit", create_dest=False)).status == 201
 
 
+@on_sqlite
 async def test_a_copy_has_what_its_original_has(stored: Server) -> None:
     await stored.write("feed", "before")
     await route(stored, "mirror", "feed", "mirror")
@@ -146,6 +149,7 @@ async def test_routers_are_listed_by_what_they_join(stored: Server) -> None:
     assert (await stored.ask("GET", "/routers?cursor=%21%21")).code == "invalid_request"
 
 
+@on_sqlite
 async def test_two_sources_do_not_meet_and_a_router_does_not_move(stored: Server) -> None:
     for name, source, dest in (("a->b", "a", "b"), ("a->c", "a", "c")):
         await route(stored, name, source, dest)
@@ -167,6 +171,7 @@ async def test_two_sources_do_not_meet_and_a_router_does_not_move(stored: Server
     assert (await stored.diff("b")).data == [1, 1]
 
 
+@on_sqlite
 async def test_a_cycle_is_refused_with_its_way(stored: Server) -> None:
     await route(stored, "a->b", "a", "b")
     await route(stored, "b->c", "b", "c")
@@ -175,6 +180,7 @@ async def test_a_cycle_is_refused_with_its_way(stored: Server) -> None:
     assert (await shown(stored, "c->a")).status == 404
 
 
+@on_sqlite
 async def test_a_mirror_that_is_allowed_ends_by_its_hops(stored: Server) -> None:
     for name, source, dest in (("a->b", "a", "b"), ("b->a", "b", "a")):
         assert (await route(stored, name, source, dest, allow_cycle=True)).status == 201
@@ -185,6 +191,7 @@ async def test_a_mirror_that_is_allowed_ends_by_its_hops(stored: Server) -> None
     assert heads == [5, 4]
 
 
+@on_sqlite
 async def test_a_mirror_that_keeps_identities_has_each_record_once(stored: Server) -> None:
     for name, source, dest in (("a->b", "a", "b"), ("b->a", "b", "a")):
         assert (await route(stored, name, source, dest, fan_in=True)).status == 201
@@ -194,6 +201,7 @@ async def test_a_mirror_that_keeps_identities_has_each_record_once(stored: Serve
         assert sorted((await stored.diff(topic)).data) == ["from a", "from b"]
 
 
+@on_sqlite
 async def test_a_full_destination_holds_its_router_and_nothing_is_passed_over(stored: Server) -> None:
     await stored.put("dst", cap_records=2, discard="reject")
     await route(stored, "src->dst", "src", "dst")
@@ -207,6 +215,7 @@ async def test_a_full_destination_holds_its_router_and_nothing_is_passed_over(st
     assert freed.items() >= {"forwarded_total": 4, "state": "running", "reason": "", "lag": 0}.items()
 
 
+@on_sqlite
 async def test_routers_go_with_a_topic_of_theirs(stored: Server) -> None:
     await route(stored, "jobs->audit", "jobs", "audit")
     await route(stored, "audit->mirror", "audit", "mirror")

@@ -6,6 +6,7 @@ import base64
 
 from eventd.log.routemaster.publish import PublishedEvent, PublishEvent
 from eventd.log.routemaster.surface_topic import OpenTopic, surface_topic_config
+from tests.support.fresh import on_sqlite
 from tests.support.v0 import Server
 
 DEFAULTS = {
@@ -29,6 +30,7 @@ DEFAULTS = {
 }
 
 
+@on_sqlite
 async def test_a_topic_is_made_with_defaults_and_made_once(stored: Server) -> None:
     made = await stored.put("jobs")
     assert (made.status, made.body["topic"], made.body["created"]) == (201, "jobs", True)
@@ -97,6 +99,7 @@ async def test_there_is_nothing_before_the_first_topic(server: Server) -> None:
     assert "next_cursor" not in listed.body
 
 
+@on_sqlite
 async def test_a_fresh_topic_is_empty(stored: Server) -> None:
     await stored.put("jobs")
     shown = (await stored.get("jobs")).body
@@ -157,6 +160,7 @@ async def test_leases_and_jitter_are_brought_within_their_bounds(server: Server)
     assert config["lease_ms"] == 86_400_000
 
 
+@on_sqlite
 async def test_a_queue_has_jobs_and_stays_a_queue(stored: Server) -> None:
     await stored.put("jobs", type="queue")
     shown = (await stored.get("jobs")).body
@@ -231,6 +235,7 @@ async def test_unknown_settings_are_passed_over(server: Server) -> None:
     assert (await server.put("jobs", colour="red")).body["config"] == DEFAULTS
 
 
+@on_sqlite
 async def test_topics_are_listed_page_by_page(stored: Server) -> None:
     for number in range(5):
         await stored.put(f"box{number}")
@@ -290,6 +295,7 @@ QUERIES: list[tuple[str, int]] = [
 ]
 
 
+@on_sqlite
 async def test_a_query_that_cannot_be_read_is_the_default(stored: Server) -> None:
     for name in ("a", "b", "c"):
         await stored.put(name)
@@ -298,11 +304,13 @@ async def test_a_query_that_cannot_be_read_is_the_default(stored: Server) -> Non
         assert (listed.status, len(listed.body["topics"])) == (200, count), query
 
 
+@on_sqlite
 async def test_a_query_that_no_name_can_hold_is_refused(stored: Server) -> None:
     refused = await stored.ask("GET", "/topics?prefix=a%00")
     assert (refused.status, refused.code) == (400, "invalid_request")
 
 
+@on_sqlite
 async def test_a_topic_is_deleted_once_and_only_when_it_may_be(stored: Server) -> None:
     await stored.write("jobs", 1)
     kept = await stored.delete("jobs", "?if_empty=true")

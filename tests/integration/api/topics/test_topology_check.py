@@ -7,6 +7,7 @@ from itertools import permutations
 
 from eventd.egress.routers.graph import Graph
 from eventd.egress.routers.projection import Options, Router
+from tests.support.fresh import on_sqlite
 from tests.support.v0 import Server
 
 GRAPHS = 8
@@ -54,6 +55,7 @@ async def heads(server: Server, topics: list[str]) -> dict[str, int]:
     return found
 
 
+@on_sqlite
 async def test_what_is_foretold_of_a_graph_is_what_becomes_of_a_record(stored: Server, chance: random.Random) -> None:
     compared = 0
     for number in range(GRAPHS):

@@ -6,9 +6,11 @@ import asyncio
 from typing import Any
 
 from eventd.testing import ManualClock
+from tests.support.fresh import on_sqlite
 from tests.support.v0 import Server
 
 
+@on_sqlite
 async def test_the_first_write_makes_the_topic(stored: Server) -> None:
     first = await stored.write_records(
         "jobs",
@@ -137,6 +139,7 @@ async def test_bytes_count_data_and_meta_alone(stored: Server) -> None:
     assert (await stored.get("jobs")).body["bytes"] == len('"ü"'.encode()) + len('{"a":1}') + len("12")
 
 
+@on_sqlite
 async def test_a_key_is_written_once(stored: Server) -> None:
     first = await stored.write("q", 1, 2, idempotency_key="k1")
     assert (first.status, first.body["seqs"], first.body["deduped"]) == (201, [1, 2], False)
@@ -176,6 +179,7 @@ async def test_a_key_is_of_its_topic_alone(server: Server) -> None:
     assert (await server.write("b", 1, idempotency_key="k")).body["deduped"] is False
 
 
+@on_sqlite
 async def test_a_key_that_cannot_be_kept_is_refused(stored: Server) -> None:
     for key in ["k" * 257, "ü" * 129, "a\x00b"]:
         refused = await stored.write("q", 1, idempotency_key=key)
@@ -184,6 +188,7 @@ async def test_a_key_that_cannot_be_kept_is_refused(stored: Server) -> None:
         assert (await stored.get("q")).status == 404, key
 
 
+@on_sqlite
 async def test_a_full_topic_that_refuses_keeps_what_it_has(stored: Server) -> None:
     await stored.put("q", cap_records=1, discard="reject")
     assert (await stored.write("q", 1)).status == 200
@@ -256,6 +261,7 @@ LARGE_RECORDS: list[dict[str, Any]] = [
 ]
 
 
+@on_sqlite
 async def test_a_record_may_be_as_large_as_the_limits_say(stored: Server) -> None:
     for number, record in enumerate(LARGE_RECORDS):
         assert (await stored.write_records(f"jobs{number}", record)).status == 201, number
@@ -307,6 +313,7 @@ async def test_the_key_of_a_batch_is_looked_at_after_its_size_and_before_its_rec
     assert (await server.write_records("q", huge)).code == "record_too_large"
 
 
+@on_sqlite
 async def test_a_name_that_no_topic_can_have_is_refused_over_any_database(stored: Server) -> None:
     for name in ["a%00b", "%FF", "a%20b", "_a", "a" * 256]:
         assert (await stored.write(name, 1)).code == "invalid_request", name

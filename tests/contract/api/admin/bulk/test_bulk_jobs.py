@@ -22,6 +22,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.rows import bulk_jobs as rows
 from eventd.store.rows.bulk_jobs import delete_old_jobs
 from eventd.testing import ManualClock, draft
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 
 OPERATOR = ApiKey(b"operator", frozenset({"read", "write", "delete", "admin"}), (), name="operator")
@@ -97,6 +98,7 @@ async def bulk(log: EventLog, clock: ManualClock) -> Bulk:
     return Bulk(ledger)
 
 
+@on_sqlite
 async def test_a_plan_counts_and_changes_nothing(bulk: Bulk) -> None:
     await bulk.park(("x", "bad"), ("y", "bad"), ("x", "loop"))
     plan = await bulk.plan(reasons=["bad"])
@@ -150,6 +152,7 @@ async def test_a_job_finds_dead_letters_beyond_those_that_the_plan_looked_at(
     assert await bulk.letters() == ["bad"] * 30
 
 
+@on_sqlite
 async def test_a_job_retries_in_steps_and_counts_by_reason(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_runner, "STEP_LETTERS", 2)
     await bulk.park(("x", "bad"), ("x", "bad"), ("x", "loop"), ("x", "bad"), ("x", "bad"))
@@ -168,6 +171,7 @@ async def test_a_job_retries_in_steps_and_counts_by_reason(bulk: Bulk, monkeypat
     assert sum(len(repair.selection["positions"]) for repair in await bulk.ledger.repairs("b")) == 5
 
 
+@on_sqlite
 async def test_what_cannot_be_sent_again_stays_with_its_reason(bulk: Bulk, clock: ManualClock) -> None:
     positions = await bulk.ledger.publish(draft("e1"), draft("e2", expires=clock.now() + SECOND))
     await bulk.ledger.settle("b", positions[-1], parked=dict.fromkeys(positions, "bad"))
@@ -183,6 +187,7 @@ async def test_what_cannot_be_sent_again_stays_with_its_reason(bulk: Bulk, clock
     assert await bulk.letters() == ["bad"]
 
 
+@on_sqlite
 async def test_a_job_drops_and_takes_nothing_that_came_after_its_plan(bulk: Bulk) -> None:
     await bulk.park(("x", "bad"), ("x", "bad"))
     plan = await bulk.plan("drop")
@@ -193,6 +198,7 @@ async def test_a_job_drops_and_takes_nothing_that_came_after_its_plan(bulk: Bulk
     assert await bulk.letters() == ["late", "later"]
 
 
+@on_sqlite
 async def test_a_token_starts_one_job(bulk: Bulk) -> None:
     await bulk.park(("x", "bad"))
     plan = await bulk.plan()
@@ -203,6 +209,7 @@ async def test_a_token_starts_one_job(bulk: Bulk) -> None:
         await bulk.ask("jobs.start", token=plan["token"][:-1] + "g")
 
 
+@on_sqlite
 async def test_a_plan_expires(bulk: Bulk, clock: ManualClock) -> None:
     plan = await bulk.plan()
     clock.advance(300)
@@ -210,6 +217,7 @@ async def test_a_plan_expires(bulk: Bulk, clock: ManualClock) -> None:
         await bulk.ask("jobs.start", token=plan["token"])
 
 
+@on_sqlite
 async def test_a_job_is_cancelled_between_two_steps(bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> None:
     await bulk.park(*[("x", "bad")] * 6)
     monkeypatch.setattr(bulk_runner, "STEP_LETTERS", 2)
@@ -236,6 +244,7 @@ def after_step(bulk: Bulk, act: Callable[[], Any], monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(BulkJobRunner, "_step", then)
 
 
+@on_sqlite
 async def test_a_finished_job_cannot_be_cancelled(bulk: Bulk) -> None:
     number = await bulk.start()
     await bulk.runner.run_all()
@@ -251,6 +260,7 @@ async def test_a_finished_job_cannot_be_cancelled(bulk: Bulk) -> None:
         ([OPERATOR._replace(prefixes=("h",))], "no longer for its group"),
     ],
 )
+@on_sqlite
 async def test_a_job_whose_key_may_no_longer_do_it_is_cancelled(bulk: Bulk, left: list[ApiKey], reason: str) -> None:
     await bulk.park(("x", "bad"))
     number = await bulk.start("drop")
@@ -262,6 +272,7 @@ async def test_a_job_whose_key_may_no_longer_do_it_is_cancelled(bulk: Bulk, left
     assert await bulk.letters() == ["bad"]
 
 
+@on_sqlite
 async def test_a_job_that_was_started_without_a_key_needs_none(bulk: Bulk) -> None:
     await bulk.park(("x", "bad"))
     plan = await bulk.ask("jobs.plan", None, action="drop", group="g")
@@ -272,6 +283,7 @@ async def test_a_job_that_was_started_without_a_key_needs_none(bulk: Bulk) -> No
     assert await bulk.letters() == []
 
 
+@on_sqlite
 async def test_each_action_needs_its_scope_and_the_group(bulk: Bulk) -> None:
     deleter = OPERATOR._replace(scopes=frozenset({"read", "delete"}))
     stranger = OPERATOR._replace(prefixes=("other",))
@@ -295,6 +307,7 @@ async def test_each_action_needs_its_scope_and_the_group(bulk: Bulk) -> None:
         await bulk.ask("jobs.cancel", retrier, number=number)
 
 
+@on_sqlite
 async def test_a_failing_step_is_tried_again_and_then_the_job_fails(
     bulk: Bulk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +328,7 @@ async def test_a_failing_step_is_tried_again_and_then_the_job_fails(
     assert await bulk.letters() == ["bad"]
 
 
+@on_sqlite
 async def test_a_job_waits_while_a_peer_has_many_unfinished_repairs_and_others_run(
     bulk: Bulk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +348,7 @@ async def test_a_job_waits_while_a_peer_has_many_unfinished_repairs_and_others_r
     assert (await bulk.job(waits))["state"] == "done"
 
 
+@on_sqlite
 async def test_a_job_of_a_deleted_group_ends_with_nothing_done(bulk: Bulk) -> None:
     await bulk.park(("x", "bad"))
     number = await bulk.start()
@@ -405,6 +420,7 @@ async def test_jobs_are_listed_page_by_page(bulk: Bulk) -> None:
     "wrong",
     [{}, {"group": "g", "callback": "c"}, {"group": "g", "peer": "b", "subscription": "s"}, {"peer": "b"}],
 )
+@on_sqlite
 async def test_a_plan_is_of_one_owner(bulk: Bulk, wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         await bulk.ask("jobs.plan", action="drop", **wrong)

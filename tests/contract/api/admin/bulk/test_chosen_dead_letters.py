@@ -13,6 +13,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import bulk_insert
 from eventd.testing import NOW, ManualClock, draft
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 
 COLUMNS = ("cursor", "position", "topic_id", "event_id", "reason", "detail", "attempts", "parked_at")
@@ -47,6 +48,7 @@ async def letters(books: GroupLedger) -> dict[str, int]:
     return {f"{one['owner']} {one['eventId']}": one["id"] for one in found}
 
 
+@on_sqlite
 async def test_dead_letters_of_several_peers_are_sent_again_and_those_that_cannot_be_stay(books: GroupLedger) -> None:
     ids = await letters(books)
     chosen = [ids["b e1"], ids["c e2"], ids["d peer:h/d-1"]]
@@ -64,6 +66,7 @@ async def test_dead_letters_of_several_peers_are_dropped(books: GroupLedger) -> 
     assert (await letters(books)).keys() == {"b e2", "c e1", "c e2"}
 
 
+@on_sqlite
 async def test_with_an_unknown_or_unsuitable_id_nothing_is_done(books: GroupLedger) -> None:
     ids = await letters(books)
     with pytest.raises(NotFound, match="there is no dead letter 999999"):
@@ -77,6 +80,7 @@ async def test_with_an_unknown_or_unsuitable_id_nothing_is_done(books: GroupLedg
     assert len(await letters(books)) == 6
 
 
+@on_sqlite
 async def test_a_key_for_some_groups_chooses_dead_letters_of_these_only(books: GroupLedger) -> None:
     ids = await letters(books)
     key = ApiKey(b"k", frozenset({"admin", "delete"}), ("g",), name="k")

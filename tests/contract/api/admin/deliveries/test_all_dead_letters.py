@@ -13,6 +13,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import bulk_insert
 from eventd.testing import NOW, ManualClock
 from tests.support import operations
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 
 COLUMNS = ("cursor", "position", "topic_id", "event_id", "reason", "detail", "attempts", "parked_at")
@@ -105,6 +106,7 @@ async def test_counts_are_exact_up_to_a_bound(books: GroupLedger, monkeypatch: p
 
 
 @pytest.mark.parametrize("most", [200, 1])
+@on_sqlite
 async def test_a_key_for_some_names_sees_only_their_dead_letters_and_counts(
     books: GroupLedger, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
@@ -127,6 +129,7 @@ async def test_very_many_are_counted_up_to_the_bound(books: GroupLedger) -> None
     assert {one["count"] for one in rare["groups"] if one["reason"] == "many"} == {10_000}
 
 
+@on_sqlite
 async def test_the_dead_letters_of_a_router_are_for_keys_that_see_the_router(books: GroupLedger) -> None:
     await park(books, "router:orders->audit", "g", 1, "too_large")
     assert await owners(books, kind="router") == ["router/orders->audit"]

@@ -10,6 +10,7 @@ from eventd.log.cursors.cursors import LinkState, rewind
 from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.runtime.clock import SECOND
 from eventd.testing import NOW, ManualClock, draft
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 
 HOUR = 3600 * SECOND
@@ -23,12 +24,14 @@ async def books(log: EventLog, clock: ManualClock) -> GroupLedger:
     return found
 
 
+@on_sqlite
 async def test_nothing_is_delivered_before_a_batch_says_so(books: GroupLedger) -> None:
     await books.publish(draft("e1"), draft("e2"))
     assert await books.states() == {"e1": "pending", "e2": "pending"}
     assert (await books.row("e1"))["attempts"] == 0
 
 
+@on_sqlite
 async def test_an_acknowledged_batch_delivers_its_whole_range(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2", expires=NOW + HOUR), draft("e3"))
     clock.advance(2)
@@ -43,6 +46,7 @@ async def test_an_acknowledged_batch_delivers_its_whole_range(books: GroupLedger
     assert row["lastError"] == ""
 
 
+@on_sqlite
 async def test_what_was_tried_and_not_acknowledged_has_failed_for_now(books: GroupLedger) -> None:
     await books.publish(draft("e1"), draft("e2"), draft("e3"))
     await books.settle("b", 1)
@@ -71,6 +75,7 @@ async def test_what_waits_behind_a_blocked_link_shows_why(books: GroupLedger, cl
     assert await books.states() == {"e1": "failed", "e2": "pending", "e3": "pending"}
 
 
+@on_sqlite
 async def test_a_link_that_cannot_be_opened_fails_what_waited(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2"))
     await books.settle("b", 1)
@@ -83,6 +88,7 @@ async def test_a_link_that_cannot_be_opened_fails_what_waited(books: GroupLedger
     assert await books.states() == {"e1": "delivered", "e2": "failed", "e3": "failed"}
 
 
+@on_sqlite
 async def test_the_batch_that_ends_first_speaks_for_a_position(books: GroupLedger) -> None:
     """A page of expired records alone shares its beginning with the next batch, which does not name them."""
     await books.publish(draft("e1", expires=NOW - 1), draft("e2"))
@@ -91,6 +97,7 @@ async def test_the_batch_that_ends_first_speaks_for_a_position(books: GroupLedge
     assert await books.states() == {"e1": "expired", "e2": "delivered"}
 
 
+@on_sqlite
 async def test_exceptions_are_outcomes_of_their_own(books: GroupLedger) -> None:
     await books.publish(*(draft(f"e{n}") for n in range(1, 5)))
     await books.settle("b", 4, exceptions=[(1, "expired"), (2, "in_path")], parked={3: "source_not_allowed"})
@@ -100,6 +107,7 @@ async def test_exceptions_are_outcomes_of_their_own(books: GroupLedger) -> None:
     assert row["deliveredAt"] is None
 
 
+@on_sqlite
 async def test_a_refusal_outlives_its_dead_letter(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     await books.settle("b", 1, parked={1: "id_conflict"})
@@ -108,6 +116,7 @@ async def test_a_refusal_outlives_its_dead_letter(books: GroupLedger) -> None:
     assert (row["status"], row["lastError"]) == ("refused", "refused")
 
 
+@on_sqlite
 async def test_without_its_batch_the_state_is_unknown(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2"))
     await books.settle("b", 1)
@@ -118,6 +127,7 @@ async def test_without_its_batch_the_state_is_unknown(books: GroupLedger, log: E
     assert await books.states() == {"e1": "unknown", "e2": "delivered"}
 
 
+@on_sqlite
 async def test_an_event_that_expires_on_its_way_is_expired_not_pending(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1", expires=NOW + SECOND), draft("e2", expires=NOW + HOUR))
     await books.fail("b", 2)
@@ -127,6 +137,7 @@ async def test_an_event_that_expires_on_its_way_is_expired_not_pending(books: Gr
     assert await books.states() == {"e1": "expired", "e2": "failed"}
 
 
+@on_sqlite
 async def test_a_refresh_is_pending_until_the_peer_has_it(books: GroupLedger) -> None:
     await books.publish(draft("e1", expires=NOW + HOUR))
     await books.settle("b", 1)
@@ -139,6 +150,7 @@ async def test_a_refresh_is_pending_until_the_peer_has_it(books: GroupLedger) ->
     assert (total["events"], total["delivered"], total["staleTTL"]) == (1, 1, 0)
 
 
+@on_sqlite
 async def test_peers_have_no_row_for_what_is_not_meant_for_them(books: GroupLedger) -> None:
     await books.declare("b", c="types: [x]", d='subjectPrefixes: ["10."]', e="relay: true")
     await books.publish(
@@ -151,6 +163,7 @@ async def test_peers_have_no_row_for_what_is_not_meant_for_them(books: GroupLedg
     assert await books.states("e") == {"e1": "delivered", "e2": "delivered", "e3": "delivered", "e4": "in_path"}
 
 
+@on_sqlite
 async def test_what_came_through_a_peer_is_in_its_path_before_any_batch(books: GroupLedger) -> None:
     await books.declare(b="relay: true")
     await books.publish(draft("e1", node="z", path="z,b"), draft("e2", node="b"), draft("e3", node="z", path="z,bb"))
@@ -189,6 +202,7 @@ async def test_what_a_wider_selector_found_too_old_is_expired_without_any_line(
     assert await books.states() == {"e1": "expired", "e2": "delivered"}
 
 
+@on_sqlite
 async def test_a_rewound_link_says_pending_again(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await books.publish(draft("e1"), draft("e2"), draft("e3"))
     await books.settle("b", 2)
@@ -245,6 +259,7 @@ async def test_filters_pick_exact_subsets(books: GroupLedger) -> None:
         await books.call("deliveries.list", group="g", since="yesterday")
 
 
+@on_sqlite
 async def test_a_group_without_peers_or_events_has_no_deliveries(books: GroupLedger) -> None:
     assert (await books.call("deliveries.list", group="g"))["deliveries"] == []
     await books.declare(group="lonely")
@@ -252,6 +267,7 @@ async def test_a_group_without_peers_or_events_has_no_deliveries(books: GroupLed
     assert (await books.call("deliveries.summary", group="lonely"))["summary"] == []
 
 
+@on_sqlite
 async def test_the_summary_counts_each_state_once_and_measures_from_the_recording(
     books: GroupLedger, clock: ManualClock
 ) -> None:
@@ -278,6 +294,7 @@ async def test_the_summary_counts_each_state_once_and_measures_from_the_recordin
     }
 
 
+@on_sqlite
 async def test_the_summary_shows_what_expired_on_the_way_and_hides_what_ended_in_peace(
     books: GroupLedger, clock: ManualClock
 ) -> None:
@@ -292,6 +309,7 @@ async def test_the_summary_shows_what_expired_on_the_way_and_hides_what_ended_in
     assert (total["events"], total["delivered"], total["expired"]) == (3, 1, 2)
 
 
+@on_sqlite
 async def test_a_redelivery_does_not_make_the_lag_longer(books: GroupLedger, clock: ManualClock) -> None:
     await books.publish(draft("e1"))
     clock.advance(1)
@@ -304,6 +322,7 @@ async def test_a_redelivery_does_not_make_the_lag_longer(books: GroupLedger, clo
     assert (await books.row("e1"))["deliveredAt"] == "2026-11-20T12:16:41Z"
 
 
+@on_sqlite
 async def test_the_summary_of_some_types_counts_only_those(books: GroupLedger) -> None:
     await books.declare("b", c="types: [x, y]", d="types: [z]")
     await books.publish(draft("e1", type="x", expires=NOW + HOUR), draft("e2", type="y", expires=NOW + HOUR))
@@ -318,6 +337,7 @@ async def test_the_summary_of_some_types_counts_only_those(books: GroupLedger) -
     }
 
 
+@on_sqlite
 async def test_a_token_of_another_history_is_a_gap(books: GroupLedger) -> None:
     await books.publish(draft("e1"))
     answer = await books.call("deliveries.list", group="g", after="feedfeed:7")

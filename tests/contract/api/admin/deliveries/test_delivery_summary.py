@@ -23,6 +23,7 @@ from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
 from eventd.testing import NOW, ManualClock, draft
 from federation.selector import Selector
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 
 STATES = ("delivered", "pending", "failed", "expired", "refused", "in_path", "unknown")
@@ -48,6 +49,7 @@ async def listed(books: GroupLedger, peer: str, types: Sequence[str] = ()) -> di
     return dict(Counter((await books.states(peer, type=list(types))).values()))
 
 
+@on_sqlite
 async def test_a_plain_log_is_added_up_without_a_look_at_its_records(
     books: GroupLedger, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +71,7 @@ async def test_a_plain_log_is_added_up_without_a_look_at_its_records(
     assert await summed(books, "c") == {"failed": 200, "pending": 100}
 
 
+@on_sqlite
 async def test_it_says_what_the_list_says(
     books: GroupLedger, clock: ManualClock, chance: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +147,7 @@ def steps(database: Database, ask: Callable[[Connection], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+@on_sqlite
 async def test_what_is_rare_costs_the_same_in_a_long_log(books: GroupLedger, database: Database) -> None:
     """Refreshed ids and batches of repairs are found by an index of their own, however many others there are."""
     name = link_name("g", "b")
@@ -168,7 +171,7 @@ async def test_what_is_rare_costs_the_same_in_a_long_log(books: GroupLedger, dat
         before = work
 
 
-@pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+@on_sqlite
 async def test_what_waits_for_many_peers_is_read_once(books: GroupLedger, database: Database) -> None:
     """Peers that have been away for long do not each have the log gone through."""
     for number in range(100):

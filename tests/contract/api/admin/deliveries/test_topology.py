@@ -11,6 +11,7 @@ from eventd.api.framework.operations import Services
 from eventd.errors import Invalid, NotFound
 from eventd.log.core.eventlog import EventLog
 from tests.support import operations
+from tests.support.fresh import on_sqlite
 from tests.support.routed import RoutedTopics
 
 
@@ -19,6 +20,7 @@ async def show(log: EventLog, **asked: Any) -> dict[str, Any]:
     return found
 
 
+@on_sqlite
 async def test_routers_are_shown_with_what_a_record_becomes(log: EventLog) -> None:
     await RoutedTopics(log).route("a->b", "b->c")
     found = await show(log)
@@ -31,6 +33,7 @@ async def test_routers_are_shown_with_what_a_record_becomes(log: EventLog) -> No
     ]
 
 
+@on_sqlite
 async def test_a_router_is_checked_before_it_exists(log: EventLog) -> None:
     await RoutedTopics(log).route("a->b", "b->c")
     refused = await show(log, add=["c->a"])
@@ -41,6 +44,7 @@ async def test_a_router_is_checked_before_it_exists(log: EventLog) -> None:
     assert len((await show(log))["routers"]) == 2, "nothing was changed"
 
 
+@on_sqlite
 async def test_a_check_leaves_out_what_would_be_removed(log: EventLog) -> None:
     await RoutedTopics(log).route("a->b", "b->c")
     assert (await show(log, add=["c->a"], remove=["a->b"]))["problems"] == []
@@ -51,6 +55,7 @@ async def test_a_check_leaves_out_what_would_be_removed(log: EventLog) -> None:
             await show(log, add=[word])
 
 
+@on_sqlite
 async def test_a_key_of_some_names_gets_the_routers_between_its_topics(log: EventLog) -> None:
     await RoutedTopics(log).route("e.a->e.b", "e.b->x", "y->e.a")
     services = Services(log, sees=lambda name: name.startswith("e."))
@@ -72,6 +77,7 @@ async def test_a_graph_beyond_the_bounds_is_not_called_complete(log: EventLog, m
     assert (late["predicted"], late["complete"], len(late["routers"])) == ([], False, 3)
 
 
+@on_sqlite
 async def test_routers_are_found_by_a_text_also_beyond_those_that_are_shown(
     log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +92,7 @@ async def test_routers_are_found_by_a_text_also_beyond_those_that_are_shown(
     assert [one["router"] for one in drafted["routers"]] == ["b->c", "x->b"]
 
 
+@on_sqlite
 async def test_a_router_with_a_problem_is_not_left_out(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
     await RoutedTopics(log).route("a->b", "b->c", "c->d")
     monkeypatch.setattr(topology, "MOST_ROWS", 1)

@@ -17,6 +17,7 @@ from eventd.store.engine.statements import fetch
 from eventd.store.rows.callback_attempts import CallbackAttempt, add_attempt
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run
 from eventd.testing import NOW, ManualClock, draft
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 
 CALLBACK = """
@@ -44,6 +45,7 @@ async def describe(books: GroupLedger, event_id: str = "e1", **more: Any) -> dic
     return found
 
 
+@on_sqlite
 async def test_the_payload_is_the_stored_text(books: GroupLedger) -> None:
     await emit(books, payload={"n": "9007199254740993", "html": "<b>", "a": "\u202e"})
     found = await describe(books)
@@ -53,6 +55,7 @@ async def test_the_payload_is_the_stored_text(books: GroupLedger) -> None:
     assert "payload" not in found["event"]
 
 
+@on_sqlite
 async def test_a_large_payload_is_downloaded(books: GroupLedger) -> None:
     await emit(books, payload={"x": "y" * INLINE_BYTES})
     found = await describe(books)
@@ -62,11 +65,13 @@ async def test_a_large_payload_is_downloaded(books: GroupLedger) -> None:
     assert download.content == b'{"x":"' + b"y" * INLINE_BYTES + b'"}'
 
 
+@on_sqlite
 async def test_an_event_without_a_payload_has_an_empty_one(books: GroupLedger) -> None:
     await emit(books)
     assert (await describe(books))["payload"] == "{}"
 
 
+@on_sqlite
 async def test_each_peer_has_its_delivery_with_the_batch(books: GroupLedger) -> None:
     await emit(books)
     await books.settle("b", 1)
@@ -87,6 +92,7 @@ async def test_the_dead_letter_of_an_event_is_shown(books: GroupLedger) -> None:
     assert (await describe(books, "e2"))["deadLetters"] == []
 
 
+@on_sqlite
 async def test_runs_with_the_event_are_shown_with_what_they_wrote(books: GroupLedger) -> None:
     await emit(books)
     new = NewRun(plugin="p", trigger="federation-subscription", started_at=NOW, subscription="s", group="g")
@@ -101,6 +107,7 @@ async def test_runs_with_the_event_are_shown_with_what_they_wrote(books: GroupLe
     assert found["runsSearched"]
 
 
+@on_sqlite
 async def test_a_callback_is_pending_then_failed_with_its_attempts(books: GroupLedger) -> None:
     await books.call("resources.apply", sources=[{"name": "hook.yaml", "text": CALLBACK}])
     await emit(books)
@@ -126,6 +133,7 @@ async def test_an_event_that_a_callback_accepted_is_delivered_with_its_message(b
     assert (left_out["status"], left_out["lastError"]) == ("refused", "too_large")
 
 
+@on_sqlite
 async def test_an_evicted_event_is_not_found_with_what_is_known(books: GroupLedger) -> None:
     topic = await books.log.topic("group:g")
     await books.publish(draft("e1"))
@@ -142,6 +150,7 @@ async def test_an_evicted_event_is_not_found_with_what_is_known(books: GroupLedg
     assert (place["stored"], place["evictedAt"]) == (False, "2026-11-20T12:01:00Z")
 
 
+@on_sqlite
 async def test_an_unknown_event_is_not_found(books: GroupLedger) -> None:
     with pytest.raises(NotFound, match="has no event nothing"):
         await describe(books, "nothing")
@@ -173,6 +182,7 @@ async def test_a_peer_whose_filter_does_not_take_an_event_is_named_with_what_to_
     ]
 
 
+@on_sqlite
 async def test_an_event_of_another_node_says_why_it_is_not_relayed(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
     await books.declare(b="types: [dns.*]", c="")
@@ -195,6 +205,7 @@ async def test_a_link_says_what_its_filter_takes(log: EventLog, clock: ManualClo
     assert links[0]["filter"]["types"] == ["dns.*"]
 
 
+@on_sqlite
 async def test_a_refuted_event_is_shown_as_such_until_the_true_one_has_its_id(books: GroupLedger) -> None:
     forged = draft("e1", path="b,hub", subject="forged")
     topic = await books.log.topic("group:g")

@@ -16,6 +16,7 @@ from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
 from eventd.testing import ManualClock
 from tests.support import operations
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 
 
@@ -48,6 +49,7 @@ async def test_the_newest_comes_first_and_a_page_continues_where_the_last_one_en
     assert third["storedEvents"] == 6
 
 
+@on_sqlite
 async def test_each_condition_leaves_out_what_does_not_meet_it(books: GroupLedger) -> None:
     await emit(
         books,
@@ -68,6 +70,7 @@ async def test_each_condition_leaves_out_what_does_not_meet_it(books: GroupLedge
     assert await ids(books, payload=["port=7"], type=["clientele"]) == []
 
 
+@on_sqlite
 async def test_a_member_without_a_value_is_refused(books: GroupLedger) -> None:
     for wrong in ("port", "=7"):
         with pytest.raises(ValueError, match="KEY=VALUE"):
@@ -140,6 +143,7 @@ async def test_a_search_ends_after_its_time(books: GroupLedger, monkeypatch: pyt
     assert answer["events"] == []
 
 
+@on_sqlite
 async def test_the_page_of_evicted_events_says_so(books: GroupLedger) -> None:
     await emit(books, *({"id": f"e{number}"} for number in range(4)))
     page = await books.call("events.search", group="g", limit=3)
@@ -152,6 +156,7 @@ async def test_the_page_of_evicted_events_says_so(books: GroupLedger) -> None:
     assert after["gap"]["reason"] == "evicted"
 
 
+@on_sqlite
 async def test_an_event_is_found_in_all_groups_that_the_key_sees(books: GroupLedger) -> None:
     await books.declare(group="h")
     await books.call("events.emit", group="g", events=[{"type": "t", "id": "e"}])

@@ -27,6 +27,7 @@ from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock, draft
 from federation.history.leaf_hints import LeafPlace
 from tests.support.declared import declare, group
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 
 HOUR = 3600 * SECOND
@@ -51,6 +52,7 @@ async def ids(books: GroupLedger, **asked: Any) -> list[str]:
     return [event["id"] for event in (await books.call("events.list", group="g", **asked))["events"]]
 
 
+@on_sqlite
 async def test_what_is_missing_is_filled_in(books: GroupLedger) -> None:
     (result,) = await emit(books, {"type": "t"})
     assert result["result"] == "new"
@@ -70,6 +72,7 @@ async def test_what_is_missing_is_filled_in(books: GroupLedger) -> None:
     }
 
 
+@on_sqlite
 async def test_a_brief_answer_leaves_the_events_out(books: GroupLedger) -> None:
     answer = await books.call("events.emit", group="g", events=[{"type": "t", "id": "i"}], brief=True)
     assert answer == {
@@ -78,6 +81,7 @@ async def test_a_brief_answer_leaves_the_events_out(books: GroupLedger) -> None:
     }
 
 
+@on_sqlite
 async def test_an_answer_of_exceptions_tells_of_what_is_not_new(books: GroupLedger) -> None:
     fact = {"type": "t", "id": "i"}
     answer = await books.call("events.emit", group="g", events=[fact], exceptions=True)
@@ -94,6 +98,7 @@ async def test_an_answer_of_exceptions_tells_of_what_is_not_new(books: GroupLedg
     }
 
 
+@on_sqlite
 async def test_a_changed_declaration_counts_from_the_next_event_on(books: GroupLedger) -> None:
     await emit(books, {"type": "t"})
     await books.declare(spec="limits: {maxEventBytes: 1KiB}")
@@ -104,6 +109,7 @@ async def test_a_changed_declaration_counts_from_the_next_event_on(books: GroupL
         await emit(books, {"type": "t"})
 
 
+@on_sqlite
 async def test_what_is_given_is_kept(books: GroupLedger) -> None:
     given = {
         "id": " i ",
@@ -128,6 +134,7 @@ async def test_generated_ids_follow_time(books: GroupLedger, clock: ManualClock)
     assert first < second
 
 
+@on_sqlite
 async def test_a_ttl_counts_from_the_observation(books: GroupLedger) -> None:
     for ttl, expires in [
         ("90s", "2026-11-20T11:01:30Z"),
@@ -164,6 +171,7 @@ WRONG_EVENTS: list[tuple[Any, str]] = [
 ]
 
 
+@on_sqlite
 async def test_a_wrong_event_is_refused_with_its_reason(books: GroupLedger) -> None:
     for event, message in WRONG_EVENTS:
         with pytest.raises(BadEvents, match=message):
@@ -179,6 +187,7 @@ async def test_a_wrong_event_is_refused_though_its_group_has_no_topic_yet(books:
         assert [result["result"] for result in await emit(books, {"type": "t"})] == ["new"]
 
 
+@on_sqlite
 async def test_every_wrong_event_is_named_and_none_is_stored(books: GroupLedger) -> None:
     with pytest.raises(BadEvents) as raised:
         await emit(books, {"type": "t"}, {"typo": "t"}, {"type": "t"}, {})
@@ -189,6 +198,7 @@ async def test_every_wrong_event_is_named_and_none_is_stored(books: GroupLedger)
     assert await ids(books) == []
 
 
+@on_sqlite
 async def test_a_listing_can_be_emitted_elsewhere(books: GroupLedger) -> None:
     await emit(books, {"type": "t", "id": "i", "payload": {"k": "v"}, "ttl": "1h"})
     (event,) = (await books.call("events.list", group="g"))["events"]
@@ -196,6 +206,7 @@ async def test_a_listing_can_be_emitted_elsewhere(books: GroupLedger) -> None:
     assert result["result"] == "duplicate"
 
 
+@on_sqlite
 async def test_a_copied_listing_has_the_true_event_of_an_id_and_not_the_refuted_one(
     books: GroupLedger, log: EventLog
 ) -> None:
@@ -212,12 +223,14 @@ async def test_a_copied_listing_has_the_true_event_of_an_id_and_not_the_refuted_
     assert (problem.index, "is marked as refuted: do not emit it" in problem.message) == (0, True)
 
 
+@on_sqlite
 async def test_an_undeclared_group_is_refused_by_name(books: GroupLedger) -> None:
     with pytest.raises(NotFound, match="EventGroup gg is not declared") as raised:
         await books.call("events.emit", group="gg", events=[{"type": "t"}])
     assert raised.value.hint == "did you mean g?"
 
 
+@on_sqlite
 async def test_the_same_id_refreshes_repeats_or_conflicts(books: GroupLedger) -> None:
     fact = {"type": "t", "id": "i", "observedAt": "2026-11-20T12:00:00Z"}
     assert [r["result"] for r in await emit(books, {**fact, "ttl": "1h"})] == ["new"]
@@ -233,6 +246,7 @@ async def test_the_same_id_refreshes_repeats_or_conflicts(books: GroupLedger) ->
     assert await ids(books) == ["i", "j"], "one row for each id"
 
 
+@on_sqlite
 async def test_the_limit_of_one_event_is_the_groups(books: GroupLedger) -> None:
     await books.declare(spec="limits: {maxEventBytes: 1KiB}")
     await emit(books, {"type": "t", "payload": {"k": "v" * 700}})
@@ -244,6 +258,7 @@ async def test_the_limit_of_one_event_is_the_groups(books: GroupLedger) -> None:
         await emit(books, {"type": "t", "payload": {"k": "v" * 1000}}, {})
 
 
+@on_sqlite
 async def test_a_full_group_refuses_and_keeps_what_it_has(books: GroupLedger) -> None:
     await books.declare(spec="retention: {maxBytes: 1000}")
     await emit(books, *({"type": "t", "id": f"e{n}"} for n in range(5)))
@@ -284,6 +299,7 @@ async def test_pages_hold_every_event_once(books: GroupLedger) -> None:
         assert found == sorted((f"e{n:02}" for n in range(25)), reverse=newest), newest
 
 
+@on_sqlite
 async def test_a_reader_that_follows_sees_what_is_new(books: GroupLedger) -> None:
     await emit(books, {"type": "t", "id": "e1"})
     first = await books.call("events.list", group="g")
@@ -293,6 +309,7 @@ async def test_a_reader_that_follows_sees_what_is_new(books: GroupLedger) -> Non
     assert second["gap"] is None
 
 
+@on_sqlite
 async def test_what_retention_took_from_a_reader_is_said(books: GroupLedger, log: EventLog, clock: ManualClock) -> None:
     await emit(books, {"type": "t", "id": "e1"})
     token = (await books.call("events.list", group="g"))["upto"]
@@ -312,6 +329,7 @@ async def test_what_retention_took_from_a_reader_is_said(books: GroupLedger, log
     assert ahead["gap"]["reason"] == "another_history"
 
 
+@on_sqlite
 async def test_prune_applies_the_retention_now(books: GroupLedger, clock: ManualClock) -> None:
     await emit(books, *({"type": "t", "id": f"e{n:04}"} for n in range(4500)))
     assert await books.call("events.prune", group="g") == {
@@ -326,6 +344,7 @@ async def test_prune_applies_the_retention_now(books: GroupLedger, clock: Manual
     assert len(await ids(books, limit=1000)) == 100
 
 
+@on_sqlite
 async def test_prune_holds_what_a_peer_has_yet_to_get(books: GroupLedger) -> None:
     await books.declare("b", spec="retention: {maxEvents: 1}")
     await emit(books, *({"type": "t", "id": f"e{n}"} for n in range(1, 6)))
@@ -334,6 +353,7 @@ async def test_prune_holds_what_a_peer_has_yet_to_get(books: GroupLedger) -> Non
     assert (answer["removed"], await ids(books)) == (2, ["e3", "e4", "e5"])
 
 
+@on_sqlite
 async def test_the_status_of_all_groups(books: GroupLedger) -> None:
     await books.declare("b", "c")
     await emit(books, {"type": "t"}, {"type": "t"})
@@ -356,6 +376,7 @@ async def test_the_status_of_all_groups(books: GroupLedger) -> None:
     }
 
 
+@on_sqlite
 async def test_a_span_that_ends_before_it_begins_is_refused(books: GroupLedger) -> None:
     await books.declare("b")
     for operation, more in (("events.list", {}), ("deliveries.list", {}), ("deliveries.redeliver", {"peer": "b"})):
@@ -363,6 +384,7 @@ async def test_a_span_that_ends_before_it_begins_is_refused(books: GroupLedger) 
             await books.call(operation, group="g", since="1h", until="2h", **more)
 
 
+@on_sqlite
 async def test_whoever_emits_is_held_to_what_is_declared_by_now(books: GroupLedger) -> None:
     """The group is remembered from one event to the next, also where another process has declared it anew."""
     await emit(books, {"type": "t", "id": "a"})
@@ -377,6 +399,7 @@ async def test_whoever_emits_is_held_to_what_is_declared_by_now(books: GroupLedg
     assert await ids(books) == ["a", "b"]
 
 
+@on_sqlite
 async def test_an_event_comes_from_the_node_by_its_name_of_now(books: GroupLedger) -> None:
     await emit(books, {"type": "t", "id": "a"})
     text = declare(group("z", name="g", port=7999, secret=Path("/etc/secret")))
@@ -386,7 +409,7 @@ async def test_an_event_comes_from_the_node_by_its_name_of_now(books: GroupLedge
     assert told["results"][0]["event"]["sourceNode"] == "z"
 
 
-@pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
+@on_sqlite
 async def test_a_source_that_the_client_wrote_stays_when_the_node_is_renamed(books: GroupLedger) -> None:
     await emit(books, {"type": "t", "id": "a"})
     text = declare(group("z", name="g", port=7999, secret=Path("/etc/secret")))
@@ -397,6 +420,7 @@ async def test_a_source_that_the_client_wrote_stays_when_the_node_is_renamed(boo
     assert [result["event"]["sourceNode"] for result in told["results"]] == ["a", "z"]
 
 
+@on_sqlite
 async def test_a_group_that_is_gone_takes_nothing_though_it_is_remembered(books: GroupLedger) -> None:
     await emit(books, {"type": "t"})
     await books.call("resources.delete", kind="EventGroup", name="g")
@@ -407,6 +431,7 @@ async def test_a_group_that_is_gone_takes_nothing_though_it_is_remembered(books:
     assert await ids(books) == ["again"]
 
 
+@on_sqlite
 async def test_what_was_made_for_another_declaration_is_not_written(books: GroupLedger) -> None:
     topic = await books.log.topic("group:g")
     with pytest.raises(StaleDeclaration):
@@ -414,6 +439,7 @@ async def test_what_was_made_for_another_declaration_is_not_written(books: Group
     assert await ids(books) == []
 
 
+@on_sqlite
 async def test_events_are_listed_by_the_result_of_their_check(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
     await books.declare(spec="history: {mode: verify}")

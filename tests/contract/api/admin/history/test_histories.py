@@ -28,6 +28,7 @@ from federation.history.policy import read_policy
 from federation.history.tiles import open_tiles, read_tile_path
 from federation.history.witnessing import KeySource, KnownKey
 from tests.support import plain_history as plain
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 from tests.support.growing_tree import GrowingTree
 from tests.support.histories import OWNER, emit, signed, start
@@ -62,6 +63,7 @@ async def reason(books: GroupLedger, operation: str, **params: Any) -> str:
     return caught.value.reason
 
 
+@on_sqlite
 async def test_a_proof_is_a_file_that_a_third_party_accepts(books: GroupLedger) -> None:
     await sealed(books, 5)
     answer = await books.call("history.prove", group="g", id="e3")
@@ -73,6 +75,7 @@ async def test_a_proof_is_a_file_that_a_third_party_accepts(books: GroupLedger) 
     assert without["file"].keys() == {"format", "digest", "proof", "opening"}
 
 
+@on_sqlite
 async def test_a_tree_whose_opening_entry_was_changed_is_shown_as_damaged(books: GroupLedger) -> None:
     await sealed(books, 1)
     changed = "UPDATE trees SET opening = ?"
@@ -102,6 +105,7 @@ async def test_each_record_of_an_event_has_its_own_proof(books: GroupLedger) -> 
     assert leaves == [1, 2]
 
 
+@on_sqlite
 async def test_the_leaf_of_an_event_is_known_before_its_checkpoint(books: GroupLedger) -> None:
     topic = await sealed(books, 2)
     await emit(books.log, topic, "new")
@@ -112,6 +116,7 @@ async def test_the_leaf_of_an_event_is_known_before_its_checkpoint(books: GroupL
     assert (await books.call("history.leaf", group="g", id="new"))["sealed"]
 
 
+@on_sqlite
 async def test_the_leaf_of_an_event_that_has_its_id_is_found_without_the_refuted_records(
     books: GroupLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +125,7 @@ async def test_the_leaf_of_an_event_that_has_its_id_is_found_without_the_refuted
     assert (await books.call("history.leaf", group="g", id="e0"))["leaf"] == 1
 
 
+@on_sqlite
 async def test_what_cannot_be_proven_says_why(books: GroupLedger) -> None:
     assert await reason(books, "history.checkpoint") == "no_history"
     topic = await sealed(books, 3)
@@ -132,6 +138,7 @@ async def test_what_cannot_be_proven_says_why(books: GroupLedger) -> None:
     assert await reason(books, "history.checkpoint", size=2) == "no_checkpoint"
 
 
+@on_sqlite
 async def test_the_status_shows_all_trees_and_what_is_not_sealed(books: GroupLedger) -> None:
     assert (await books.call("history.status"))["groups"] == [
         {
@@ -202,6 +209,7 @@ async def test_an_id_that_two_nodes_gave_to_a_tree_is_not_guessed(books: GroupLe
         assert (await books.call("history.tiles", group="g", tree=origin, level=0))["origin"] == origin
 
 
+@on_sqlite
 async def test_a_tree_of_which_only_a_checkpoint_is_held_is_named_with_its_node(books: GroupLedger) -> None:
     topic, tree = await sealed(books, 2), GrowingTree(node="c").grow("x")
     offered = OfferFrom(topic, "g", "c", KeySource.SHARED, {}, ("c",), tree.offer())
@@ -221,6 +229,7 @@ async def test_a_tree_of_which_only_a_checkpoint_is_held_is_named_with_its_node(
     ],
     ids=["no-pin", "pin"],
 )
+@on_sqlite
 async def test_the_proof_of_a_peer_needs_a_tree_of_the_node_that_admitted_the_event(
     books: GroupLedger, spec: str, reason: str
 ) -> None:
@@ -234,6 +243,7 @@ async def test_the_proof_of_a_peer_needs_a_tree_of_the_node_that_admitted_the_ev
     assert refused.value.reason == "other_node"
 
 
+@on_sqlite
 async def test_the_proof_of_a_peer_that_keeps_no_history_needs_a_history_and_no_pin(books: GroupLedger) -> None:
     await books.declare("b", spec="history: {mode: record}")
     topic = await sealed(books, 2)
@@ -243,6 +253,7 @@ async def test_the_proof_of_a_peer_that_keeps_no_history_needs_a_history_and_no_
     assert "set history.mode: record in the EventGroup at b" in refused.value.hint
 
 
+@on_sqlite
 async def test_keys_are_a_policy_file(books: GroupLedger) -> None:
     await sealed(books, 1)
     answer = await books.call("history.keys", group="g")
@@ -250,6 +261,7 @@ async def test_keys_are_a_policy_file(books: GroupLedger) -> None:
     plain.open_vkey(answer["trees"][0]["key"])
 
 
+@on_sqlite
 async def test_the_policy_file_has_the_witnesses_that_are_known_and_requires_none(books: GroupLedger) -> None:
     topic = await sealed(books, 1)
     keys = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (7, 8))
@@ -265,6 +277,7 @@ async def test_the_policy_file_has_the_witnesses_that_are_known_and_requires_non
     assert "\n# b: shared\n" in policy
 
 
+@on_sqlite
 async def test_a_checkpoint_comes_with_the_opening_of_its_tree(books: GroupLedger) -> None:
     await sealed(books, 5)
     answer = await books.call("history.checkpoint", group="g")
@@ -274,6 +287,7 @@ async def test_a_checkpoint_comes_with_the_opening_of_its_tree(books: GroupLedge
     assert plain.root_by_path(opening, 0, size, path) == root
 
 
+@on_sqlite
 async def test_two_checkpoints_are_connected_by_a_proof(books: GroupLedger) -> None:
     topic = await sealed(books, 5)
     await emit(books.log, topic, "new")
@@ -284,6 +298,7 @@ async def test_two_checkpoints_are_connected_by_a_proof(books: GroupLedger) -> N
     assert plain.roots_by_proof(6, 7, hashes, old[1]) == (old[1], new[1])
 
 
+@on_sqlite
 async def test_tiles_are_those_of_the_last_checkpoint(books: GroupLedger) -> None:
     topic = await sealed(books, 300)
     note = (await books.call("history.checkpoint", group="g"))["note"]
@@ -304,6 +319,7 @@ async def log_files(books: GroupLedger, tree: str, *names: str) -> dict[str, Dow
     return {one.file: await read_log_file(books.services, one) for one in asked}
 
 
+@on_sqlite
 async def test_files_that_the_tree_does_not_have_are_not_found(books: GroupLedger) -> None:
     await sealed(books, 3)
     tree = (await books.call("history.checkpoint", group="g"))["origin"][-16:]
@@ -312,6 +328,7 @@ async def test_files_that_the_tree_does_not_have_are_not_found(books: GroupLedge
             await log_files(books, tree, name)
 
 
+@on_sqlite
 async def test_a_group_that_stopped_keeps_its_last_tree_for_readers(books: GroupLedger) -> None:
     topic = await sealed(books, 2)
     await books.log.database.write(close_tree, topic)
@@ -319,12 +336,14 @@ async def test_a_group_that_stopped_keeps_its_last_tree_for_readers(books: Group
     assert (await books.call("history.checkpoint", group="g"))["size"] == 3
 
 
+@on_sqlite
 async def test_emit_answers_with_the_leaf_of_each_event(books: GroupLedger) -> None:
     _, tree = await start(books.log, NODE)
     answer = await books.call("events.emit", group="g", events=[{"type": "t"}, {"type": "t"}])
     assert [(one["origin"], one["leaf"]) for one in answer["results"]] == [(tree.origin, 1), (tree.origin, 2)]
 
 
+@on_sqlite
 async def test_short_answers_have_the_leaves_of_many_events_as_runs(books: GroupLedger) -> None:
     _, tree = await start(books.log, NODE)
 

@@ -20,6 +20,7 @@ from eventd.testing import NOW, ManualClock, draft
 from federation.digest import digest
 from federation.history.entries import OpeningReason
 from federation.history.witnessing import KeySource
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 from tests.support.growing_tree import SECOND, GrowingTree
 from tests.support.histories import signed, start
@@ -53,6 +54,7 @@ async def outcome(books: GroupLedger, *events: Draft) -> list[Outcome]:
     return list((await books.log.append(await books.log.topic("group:g"), events)).outcomes)
 
 
+@on_sqlite
 async def test_the_true_event_gets_in_and_the_record_of_the_other_stays(books: GroupLedger) -> None:
     assert await outcome(books, TRUE) == [Outcome.CONFLICT]
     answer = await release(books, proof_of(TRUE))
@@ -73,6 +75,7 @@ async def test_the_true_event_gets_in_and_the_record_of_the_other_stays(books: G
         await release(books, proof_of(TRUE))
 
 
+@on_sqlite
 async def test_the_released_record_is_marked_and_proven_by_its_position(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
     await books.declare("b", spec=PINNED)
@@ -112,6 +115,7 @@ async def test_all_records_of_the_event_that_had_the_id_are_marked(log: EventLog
     assert [one["position"] for one in shown["others"]] == [3, 2, 1]
 
 
+@on_sqlite
 async def test_a_release_is_no_refutation_where_both_events_entered_at_the_same_node(
     log: EventLog, clock: ManualClock
 ) -> None:
@@ -123,6 +127,7 @@ async def test_a_release_is_no_refutation_where_both_events_entered_at_the_same_
     assert (shown["mark"]["kind"], shown["history"]) == ("released", "unproven")
 
 
+@on_sqlite
 async def test_an_id_of_the_same_source_stays(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
     await books.declare(spec=PINNED)
@@ -134,11 +139,13 @@ async def test_an_id_of_the_same_source_stays(log: EventLog, clock: ManualClock)
         await release(books, proof_of(later))
 
 
+@on_sqlite
 async def test_an_unknown_id_is_free(books: GroupLedger) -> None:
     with pytest.raises(NotFound, match="the id e2 is free in group g"):
         await release(books, proof_of(draft("e2", node="a")), "e2")
 
 
+@on_sqlite
 async def test_a_file_of_another_event_or_of_a_digest_alone_names_no_id(books: GroupLedger) -> None:
     with pytest.raises(Invalid, match="proves the event e2, and not e1"):
         await release(books, proof_of(draft("e2", node="a")))
@@ -156,6 +163,7 @@ async def test_a_file_of_another_event_or_of_a_digest_alone_names_no_id(books: G
     ],
     ids=["no-file", "other-event", "other-key", "no-note"],
 )
+@on_sqlite
 async def test_a_file_that_does_not_prove_releases_nothing(
     books: GroupLedger, proof: dict[str, Any], reason: str
 ) -> None:
@@ -164,6 +172,7 @@ async def test_a_file_that_does_not_prove_releases_nothing(
     assert await outcome(books, TRUE) == [Outcome.CONFLICT]
 
 
+@on_sqlite
 async def test_a_key_that_others_could_have_shown_proves_nothing(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
     await books.declare(spec="history: {mode: record}")
@@ -194,6 +203,7 @@ async def witness(books: GroupLedger, tree: GrowingTree, old: int = 0) -> None:
     assert (await books.log.database.write(decide, offered, NOW)).error is None
 
 
+@on_sqlite
 async def test_a_tree_from_before_a_rotation_proves_what_was_witnessed_of_it(books: GroupLedger) -> None:
     tree = GrowingTree().grow("before")
     early = json.loads(tree.prove(TRUE.body).encode())
@@ -210,6 +220,7 @@ async def test_a_tree_from_before_a_rotation_proves_what_was_witnessed_of_it(boo
     assert (await release(books, last))["proven"]["leaf"] == 2
 
 
+@on_sqlite
 async def test_an_id_whose_record_is_evicted_is_freed_for_another_event_only(books: GroupLedger) -> None:
     topic, everything = await books.log.topic("group:g"), EvictionLimits(max_records=0, keep_undelivered=False)
     await books.log.database.write(evict, topic, everything, now=NOW)
@@ -227,6 +238,7 @@ async def test_an_id_whose_record_is_evicted_is_freed_for_another_event_only(boo
         await release(books, proof_of(TRUE))
 
 
+@on_sqlite
 async def test_a_tree_of_this_node_needs_no_pin(log: EventLog, clock: ManualClock) -> None:
     books = GroupLedger(log, clock)
     await books.declare(spec="history: {mode: record}")
@@ -240,6 +252,7 @@ async def test_a_tree_of_this_node_needs_no_pin(log: EventLog, clock: ManualCloc
     assert await outcome(books, TRUE) == [Outcome.NEW]
 
 
+@on_sqlite
 async def test_the_tree_of_another_group_is_refused(books: GroupLedger) -> None:
     with pytest.raises(CheckFailed, match="not of one of the group g"):
         await release(books, proof_of(TRUE, tree=GrowingTree(group="other")))

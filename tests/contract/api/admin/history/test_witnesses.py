@@ -15,6 +15,7 @@ from eventd.testing import NOW, ManualClock
 from federation.history.entries import OpeningReason, PreviousTree
 from federation.history.fork_file import check_fork
 from federation.history.witnessing import KeySource, Offer
+from tests.support.fresh import on_sqlite
 from tests.support.group_ledger import GroupLedger
 from tests.support.growing_tree import GrowingTree
 from tests.support.histories import OWNER, signed, start
@@ -53,6 +54,7 @@ async def test_held_trees_keys_and_findings_are_shown(books: GroupLedger) -> Non
         await books.call("history.finding", group="g", id=99_999_999)
 
 
+@on_sqlite
 async def test_a_fork_that_two_checkpoints_do_not_show_has_no_file(books: GroupLedger) -> None:
     tree = GrowingTree().grow("x")
     await offer(books, tree.offer())
@@ -65,6 +67,7 @@ async def test_a_fork_that_two_checkpoints_do_not_show_has_no_file(books: GroupL
         assert (await books.call("history.finding", group="g", id=one["id"]))["file"] is None
 
 
+@on_sqlite
 async def test_a_link_shows_the_worst_finding_until_it_is_confirmed(books: GroupLedger) -> None:
     await books.declare("b", spec="history: {mode: record}")
 
@@ -81,6 +84,7 @@ async def test_a_link_shows_the_worst_finding_until_it_is_confirmed(books: Group
     assert await shown() == ""
 
 
+@on_sqlite
 async def test_a_reset_confirms_findings_and_forgets_trees_and_keys(books: GroupLedger) -> None:
     await offer(books, GrowingTree().grow("x").offer())
     await offer(books, GrowingTree().grow("y").offer(1))
