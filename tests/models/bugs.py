@@ -78,8 +78,8 @@ LINK = [
         live=True,
     ),
     SeededBug(LinkModel(restores_sender=1, restores_receiver=0, bug="a restored sender keeps its epoch"), link.COVERED),
-    SeededBug(LinkModel(bug="a batch continues a link without a query for its mark"), link.ORDER),
-    SeededBug(LinkModel(bug="a batch from before the query continues a link"), link.EVERYWHERE),
+    SeededBug(LinkModel(crashes=0, bug="a batch continues a link without a query for its mark"), link.ORDER),
+    SeededBug(LinkModel(epochs=0, bug="a batch from before the query continues a link"), link.EVERYWHERE),
 ]
 WRITER = [
     SeededBug(WriterModel(bug="a unit is answered before its commit"), writer.KEPT),
@@ -89,7 +89,7 @@ WRITER = [
     SeededBug(WriterModel(bug="a check does not flush what it depends on"), writer.KEPT),
     SeededBug(WriterModel(bug=writer.UNMARKED), writer.TOLD),
     SeededBug(WriterModel(bug="the mark of unflushed commits is flushed after its commit"), writer.TOLD),
-    SeededBug(WriterModel(others=2, bug=writer.TRUSTED), writer.TOLD),
+    SeededBug(WriterModel(units=2, others=2, kills=0, bug=writer.TRUSTED), writer.TOLD),
     SeededBug(WriterModel(bug="a start does not look for lost commits"), writer.TOLD),
     SeededBug(WriterModel(bug="every start begins a new epoch"), writer.CAUSE),
 ]

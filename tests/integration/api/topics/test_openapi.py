@@ -128,9 +128,13 @@ CHANGING = [route for route in ANSWERED if route not in READING]
 
 
 @pytest.mark.parametrize(
-    "routes",
-    [READING, *([route] for route in CHANGING)],
-    ids=["reading", *(f"{route.method} {route.path}" for route in CHANGING)],
+    ("migrated_url", "routes"),
+    [
+        pytest.param("sqlite", READING, id="sqlite-reading"),
+        *(pytest.param("sqlite", [route], id=f"sqlite-{route.method} {route.path}") for route in CHANGING),
+        pytest.param("postgres", ANSWERED, id="postgres", marks=pytest.mark.postgres),
+    ],
+    indirect=["migrated_url"],
 )
 async def test_answers_are_as_they_are_described(
     routes: list[Route], furnished: Server, seeded: Callable[[Callable[..., Any]], Callable[..., Any]]

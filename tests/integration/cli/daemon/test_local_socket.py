@@ -13,7 +13,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,23 +131,31 @@ def test_commands_on_the_machine_use_the_node_without_a_key(processes: Processes
     assert loads_the_database(processes, folder, "get", "EventGroup")
 
 
-def test_a_foreign_page_or_host_gets_nothing(processes: Processes, folder: Path) -> None:
-    processes.serve("node", env=KEYS)
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, Path]]:
+    """A node, and its folder, for tests that change neither."""
+    processes = Processes(tmp_path_factory.mktemp("shared"))
+    yield processes.serve("node"), processes.directory / "node"
+    processes.close()
+
+
+def test_a_foreign_page_or_host_gets_nothing(shared: tuple[Process, Path]) -> None:
+    _, folder = shared
     assert ask(folder, "/api/v1/status", Host="evil.example")[0] == 403
     assert ask(folder, "/api/v1/status", Origin="http://evil.example")[0] == 403
     assert ask(folder, "/api/v1/status", Origin="http://localhost")[0] == 200
 
 
-def test_a_request_for_another_node_is_refused_on_the_socket_alone(processes: Processes, folder: Path) -> None:
-    node = processes.serve("node")
+def test_a_request_for_another_node_is_refused_on_the_socket_alone(shared: tuple[Process, Path]) -> None:
+    node, folder = shared
     for other in ({"Eventd-Database": "sqlite:1:2"}, {"Eventd-Listen": "127.0.0.1:1"}):
         status, answer = ask(folder, "/v0/topics", **other)
         assert (status, json.loads(answer)["error"]["code"]) == (421, "wrong_node")
         assert node.get("/v0/topics", headers=other)[0] == 200  # over TCP it would only reveal what a node serves
 
 
-def test_every_header_that_names_a_node_counts(processes: Processes, folder: Path) -> None:
-    processes.serve("node")
+def test_every_header_that_names_a_node_counts(shared: tuple[Process, Path]) -> None:
+    _, folder = shared
     mine = identify_file(folder / "eventd.db")
     for names, status in (((mine, mine), 200), ((mine, "sqlite:1:2"), 421), (("sqlite:1:2", mine), 421)):
         with contextlib.closing(OverSocket(folder)) as connection:
@@ -214,20 +222,20 @@ async def test_a_command_survives_the_end_of_the_node(processes: Processes, fold
         await session.close()
 
 
-def test_another_database_is_opened_by_the_command(processes: Processes, folder: Path) -> None:
-    processes.serve("node")
-    copy = processes.directory / "copy.db"
+def test_another_database_is_opened_by_the_command(shared: tuple[Process, Path], tmp_path: Path) -> None:
+    _, folder = shared
+    copy = tmp_path / "copy.db"
     shutil.copy(folder / "eventd.db", copy)
     wrong = f"the node at {folder / NAME} serves another database"
     assert find(folder, database_url=f"sqlite:///{copy}") == (False, wrong)
-    link = processes.directory / "link.db"
+    link = tmp_path / "link.db"
     link.symlink_to(folder / "eventd.db")
     assert find(folder, database_url=f"sqlite:///{link}") == (True, "")
-    assert find(processes.directory / "elsewhere", database_url=f"sqlite:///{folder}/eventd.db") == (True, "")
+    assert find(tmp_path / "elsewhere", database_url=f"sqlite:///{folder}/eventd.db") == (True, "")
 
 
 def test_a_switched_off_socket(processes: Processes, folder: Path) -> None:
-    node = processes.serve("node", env={"EVENTD_LOCAL_SOCKET": "false"})
+    node = processes.serve("node", "--no-local-socket")
     assert not (folder / NAME).exists()
     assert in_log(node, "local socket unavailable") == []
     restart = "unless its setting local_socket is off on purpose, restart the node with local_socket = true"
@@ -258,7 +266,9 @@ def test_the_socket_of_a_killed_node_is_replaced(processes: Processes, folder: P
 
 
 @pytest.mark.parametrize("planted", ["file", "link"])
-def test_a_planted_file_is_replaced_and_never_followed(processes: Processes, folder: Path, planted: str) -> None:
+def test_a_planted_file_is_replaced_reported_and_never_followed(
+    processes: Processes, folder: Path, planted: str
+) -> None:
     folder.mkdir(mode=0o700)
     victim = processes.directory / "victim"
     victim.write_text("untouched")
@@ -266,7 +276,8 @@ def test_a_planted_file_is_replaced_and_never_followed(processes: Processes, fol
         (folder / NAME).symlink_to(victim)
     else:
         (folder / NAME).write_text("planted")
-    processes.serve("node")
+    node = processes.serve("node")
+    assert [line["path"] for line in in_log(node, "local socket replaces a file")] == [str(folder / NAME)]
     assert (folder / NAME).is_socket()
     assert not (folder / NAME).is_symlink()
     assert victim.read_text() == "untouched"
@@ -302,25 +313,22 @@ def test_a_node_without_a_usable_place_runs_without_the_socket(
     assert doctor(processes, folder, "--server", node.url) == said
 
 
-@pytest.mark.parametrize(
-    ("plant", "kind"),
-    [
-        (lambda place: place.mkdir(), "a directory"),
-        (lambda place: place.symlink_to("eventd.db"), "a symbolic link"),
-        (lambda place: place.write_text("planted"), "a file"),
-    ],
-)
-def test_what_takes_the_place_of_a_running_nodes_socket(
-    processes: Processes, folder: Path, plant: Any, kind: str
-) -> None:
+def test_what_takes_the_place_of_a_running_nodes_socket(processes: Processes, folder: Path) -> None:
     node = processes.serve("node")
     assert doctor(processes, folder, "--server", node.url) is None
     (folder / NAME).unlink()
     said = f"cannot find {folder / NAME}: No such file or directory", "restart the node"
     assert doctor(processes, folder, "--server", node.url) == said
-    plant(folder / NAME)
-    said = f"{folder / NAME} is {kind} and not the socket of the node", "remove it and restart the node"
-    assert doctor(processes, folder) == said
+    planted: list[tuple[Callable[[Path], Any], str]] = [
+        (lambda place: place.symlink_to("eventd.db"), "a symbolic link"),
+        (lambda place: place.write_text("planted"), "a file"),
+        (lambda place: place.mkdir(), "a directory"),
+    ]
+    for plant, kind in planted:
+        (folder / NAME).unlink(missing_ok=True)
+        plant(folder / NAME)
+        said = f"{folder / NAME} is {kind} and not the socket of the node", "remove it and restart the node"
+        assert doctor(processes, folder) == said
     assert doctor(processes, folder, "--server", node.url) == said
 
 
@@ -402,9 +410,9 @@ def test_a_server_of_another_user_gets_nothing(processes: Processes) -> None:
         node.terminate()
 
 
-def test_a_link_to_a_socket_is_not_used(processes: Processes, folder: Path) -> None:
-    processes.serve("node")
-    other = processes.directory / "other"
+def test_a_link_to_a_socket_is_not_used(shared: tuple[Process, Path], tmp_path: Path) -> None:
+    _, folder = shared
+    other = tmp_path / "other"
     other.mkdir(mode=0o700)
     (other / NAME).symlink_to(folder / NAME)
     (other / "eventd.db").symlink_to(folder / "eventd.db")
@@ -463,21 +471,6 @@ def test_probes_use_the_socket(processes: Processes, folder: Path) -> None:
     (folder / NAME).unlink()
     with pytest.raises(ProbeFailed, match="requires a key"):
         run_probe(Probe(), here)
-
-
-def test_the_flag_switches_the_socket_off(processes: Processes, folder: Path) -> None:
-    node = processes.serve("node", "--no-local-socket", ready=False)
-    node.wait_ready()
-    assert not (folder / NAME).exists()
-
-
-def test_a_planted_file_is_replaced_and_reported(processes: Processes, folder: Path) -> None:
-    folder.mkdir(mode=0o700)
-    (folder / NAME).write_text("planted")
-    node = processes.serve("node", ready=False)
-    node.wait_ready()
-    assert stat.S_ISSOCK((folder / NAME).lstat().st_mode)
-    assert [line["path"] for line in in_log(node, "local socket replaces a file")] == [str(folder / NAME)]
 
 
 def test_a_command_does_not_replace_the_file_that_a_node_has_lost(processes: Processes, folder: Path) -> None:

@@ -113,7 +113,6 @@ def test_a_problem_that_stays_keeps_the_file(control: Control, editor: Editor) -
     assert "endpiont" in editor.file.read_text()
 
 
-@everywhere
 def test_a_change_by_another_client_meanwhile_is_not_overwritten(
     routerctl: Control, editor: Editor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
