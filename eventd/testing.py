@@ -16,6 +16,7 @@ from federation.event import UNSET, Event, encode, expiry_micros, from_micros
 
 NOW = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()) * SECOND
 """The time at which a `ManualClock` begins: microseconds since 1970, UTC."""
+_LONGEST_PAUSE = 0.25
 TURNS = 10
 """Turns of the loop that `give_turns` gives: enough for a woken task to reach its next wait."""
 
@@ -88,12 +89,14 @@ async def until(
 
     Raises AssertionError, which names `what`, after `seconds` of real time.
 
-    The pauses between the calls grow to 20 ms: a test that waits must not keep the core that it waits for busy.
+    The pauses between the calls grow to 20 ms, and to four times what a call takes: a test that waits must not keep the
+    core that it waits for busy.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     pause = 0.001
     while True:
+        asked = loop.time()
         answer = condition()
         if isinstance(answer, Awaitable):
             answer = await answer
@@ -101,7 +104,7 @@ async def until(
             return
         if loop.time() > deadline:
             raise AssertionError(f"waited {seconds:g} s for {what}; last answer: {answer!r}")
-        await asyncio.sleep(pause)
+        await asyncio.sleep(max(pause, min(4 * (loop.time() - asked), _LONGEST_PAUSE)))
         pause = min(1.3 * pause, 0.02)
 
 

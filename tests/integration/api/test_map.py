@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from eventd.node import peer_reports
 from eventd.testing import until
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
@@ -63,6 +64,14 @@ async def test_a_map_shows_both_ends_of_a_link(sites: MakeSites) -> None:
     assert "127.0.0.1" not in text, "no addresses"
 
 
+@pytest.fixture
+def _short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers ask each other, and look at their own links, several times a second."""
+    for name in ("ROUND_SECONDS", "OWN_SECONDS"):
+        monkeypatch.setattr(peer_reports, name, 0.2)
+
+
+@pytest.mark.usefixtures("_short_rounds")
 async def test_a_map_reaches_two_hops(sites: MakeSites) -> None:
     a, b, c = sites("a", "b", "c")
     for site in (a, b, c):
@@ -97,6 +106,7 @@ async def test_a_node_that_does_not_share_is_not_told_and_says_so(sites: MakeSit
     assert set(links(told)) == {("a", "b")}
 
 
+@pytest.mark.usefixtures("_short_rounds")
 async def test_a_node_that_is_down_delays_no_map_and_keeps_its_last_answer(sites: MakeSites) -> None:
     a, b = await joined(sites, "a", "b")
     await show(a, wait="5")

@@ -383,7 +383,7 @@ async def test_a_comparison_in_the_background_ends_within_its_time_and_keeps_why
 
 
 async def _endless(*_: Any) -> None:
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
 
 
 async def test_a_group_has_one_comparison_in_the_background_also_when_a_call_continues_it(
