@@ -22,13 +22,13 @@ from tests.support.v1_node import V1Sender, body_of
 from tests.support.v2_sender import V2Sender, line
 
 KEPT = 8
-"""How many descriptors, or tasks of connections, may be added: connections are kept for a while; 15 turns may not add
+"""How many descriptors, or tasks of connections, may be added: connections are kept for a while; 10 turns may not add
 one each."""
 OF_CONNECTIONS = "RequestHandler."
 
 
 def _rounds() -> int:
-    return int(os.environ.get("EVENTD_TEST_CHURN", "60"))
+    return int(os.environ.get("EVENTD_TEST_CHURN", "30"))
 
 
 async def test_peers_that_come_and_go_leave_no_task_and_no_descriptor(sites: MakeSites) -> None:
@@ -56,7 +56,7 @@ async def test_peers_that_come_and_go_leave_no_task_and_no_descriptor(sites: Mak
     for number in range(3):
         await turn(number)
     tasks, descriptors = _tasks(), _descriptors()
-    for number in range(3, 18):
+    for number in range(3, 13):
         await turn(number)
     with contextlib.suppress(AssertionError):  # what a turn has begun may still be ending
         await until(lambda: not _left(tasks))
@@ -98,9 +98,9 @@ def test_a_process_under_churn_settles(processes: Processes) -> None:
                 a.apply(peer("b", b.port, limits={"inFlight": 1 + number // 10 % 4}))
                 a.link("b")
 
-    churn(range(1, 41))
+    churn(range(1, 21))
     before = {node.name: _use(node) for node in (a, b)}
-    churn(range(41, 41 + _rounds()))
+    churn(range(21, 21 + _rounds()))
     a.wait_sent("b")
     for node in (a, b):
         descriptors, threads, memory = _use(node)

@@ -47,14 +47,14 @@ async def test_renewal_of_both_ends_under_load_loses_and_doubles_nothing(sites: 
     for site in (a, b):
         await site.start()
     await join(ca, a, b)
-    sent = {site.name: [f"{site.name}{number}" for number in range(200)] for site in (a, b)}
+    sent = {site.name: [f"{site.name}{number}" for number in range(80)] for site in (a, b)}
 
     async def emit(site: Site) -> None:
         for name in sent[site.name]:
             await site.emit(name)
 
     async def renew() -> None:
-        for _ in range(8):
+        for _ in range(4):
             for site in (a, b):
                 ca.issue(site.name, node=site.name)
                 await site.running.reload()

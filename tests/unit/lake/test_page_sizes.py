@@ -85,13 +85,8 @@ def test_a_small_file_of_much_text_is_refused_before_it_takes_the_memory(bomb: s
     file = SegmentFile(data, MANIFEST)
     with pytest.raises(BadSegment, match=_reason(bomb)):
         file.read(["number", *texts])
-
-
-@pytest.mark.parametrize("bomb", BOMBS)
-def test_its_row_groups_are_refused_too(bomb: str) -> None:
-    texts, how = BOMBS[bomb]
-    with pytest.raises(BadSegment, match=_reason(bomb)):
-        SegmentFile(content(texts, **how), MANIFEST).read_group(0, [*texts])
+    with pytest.raises(BadSegment, match=_reason(bomb)):  # its row groups, too
+        SegmentFile(data, MANIFEST).read_group(0, [*texts])
 
 
 @pytest.mark.parametrize("how", [{"use_dictionary": True}, {"use_dictionary": False}, {"data_page_version": "2.0"}])

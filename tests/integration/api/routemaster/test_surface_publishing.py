@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -41,11 +40,12 @@ async def test_an_event_is_200_and_empty_and_one_record(stored: SurfaceServer) -
     assert token not in await text_of_records(stored)
 
 
-@pytest.mark.parametrize("topic", ["Orders", "orders1", "or-ders", "o" * 65, "a.b", "%C3%A4", "a%0A", "%00", "a%2Fb"])
 @on_sqlite
-async def test_a_name_that_no_topic_has_is_a_bad_topic(stored: SurfaceServer, topic: str) -> None:
-    heard = await stored.ask("POST", f"/topics/{topic}", {}, user=await stored.token("shop"))
-    assert (heard.status, heard.text) == (400, "bad topic")
+async def test_a_name_that_no_topic_has_is_a_bad_topic(stored: SurfaceServer) -> None:
+    token = await stored.token("shop")
+    for topic in ("Orders", "orders1", "or-ders", "o" * 65, "a.b", "%C3%A4", "a%0A", "%00", "a%2Fb"):
+        heard = await stored.ask("POST", f"/topics/{topic}", {}, user=token)
+        assert (heard.status, heard.text) == (400, "bad topic"), topic
 
 
 async def test_names_of_64_letters_and_lines_are_topics(surface: SurfaceServer) -> None:
@@ -94,12 +94,14 @@ BAD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("event", BAD, ids=lambda event: json.dumps(event)[:60])
-async def test_a_bad_event_leaves_nothing(surface: SurfaceServer, event: dict[str, Any]) -> None:
-    heard = await surface.ask("POST", "/topics/orders", event, user=await surface.token("shop"))
-    assert (heard.status, heard.text, heard.headers["content-type"]) == (400, "bad event", "text/plain")
-    assert await counts(surface) == {}
-    assert await surface.records() == []
+async def test_a_bad_event_leaves_nothing(surface: SurfaceServer) -> None:
+    token = await surface.token("shop")
+    for event in BAD:
+        heard = await surface.ask("POST", "/topics/orders", event, user=token)
+        told = (heard.status, heard.text, heard.headers["content-type"])
+        assert told == (400, "bad event", "text/plain"), event
+        assert await counts(surface) == {}, event
+        assert await surface.records() == [], event
 
 
 @pytest.mark.parametrize(

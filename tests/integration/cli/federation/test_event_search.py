@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.cli.conftest import Control, everywhere
+from tests.integration.cli.conftest import Control
 
 
 @pytest.fixture
@@ -17,7 +17,6 @@ def edge(routerctl: Control) -> Control:
     return routerctl
 
 
-@everywhere
 def test_a_search_shows_the_newest_first_and_how_to_continue(edge: Control) -> None:
     told = edge("federation", "event", "search", "--type", "client.*", "--limit", "2")
     assert [line.split()[0] for line in told.lines[1:]] == ["e/2", "e/1"]
@@ -28,7 +27,6 @@ def test_a_search_shows_the_newest_first_and_how_to_continue(edge: Control) -> N
     assert only["id"] == "e/1"
 
 
-@everywhere
 def test_an_event_is_found_and_described_by_its_id(edge: Control) -> None:
     found = edge("federation", "event", "find", "e/1")
     assert found.lines[1].split()[:3] == ["edge", "yes", "client.seen"]
@@ -39,7 +37,6 @@ def test_an_event_is_found_and_described_by_its_id(edge: Control) -> None:
     assert answer["payload"] == '{"port":"1"}'
 
 
-@everywhere
 def test_an_unknown_event_is_not_found(edge: Control) -> None:
     assert "has no event nothing" in edge("federation", "event", "describe", "nothing", code=3).err
     assert "no group has an event nothing" in edge("federation", "event", "find", "nothing", code=3).err

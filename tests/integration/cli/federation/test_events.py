@@ -280,7 +280,6 @@ def test_the_states_of_the_command_are_those_of_the_books() -> None:
     assert [str(state) for state in Status] == [str(state) for state in DeliveryState]
 
 
-@everywhere
 def test_prune_says_what_it_removed(edge: Control) -> None:
     edge("fed", "event", "emit", "--stdin", stdin=lines_of(*({"type": "t"} for _ in range(20))))
     unbounded = edge("fed", "event", "prune", "--group", "edge")

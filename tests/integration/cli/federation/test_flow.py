@@ -101,7 +101,6 @@ def test_the_summary_has_a_line_for_each_peer(edge: Control, consumer: Consumer)
     assert edge("fed", "deliveries", "summary", "--peer", "x", code=3).err.startswith("error: group edge has no peer x")
 
 
-@everywhere
 def test_links_show_why_a_peer_waits(edge: Control, consumer: Consumer) -> None:
     consumer.fail(4)
     told = edge("federation", "links")
@@ -133,7 +132,6 @@ def test_pause_and_resume(edge: Control) -> None:
     )
 
 
-@everywhere
 def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consumer: Consumer) -> None:
     consumer.settle(3)
     dry = edge("federation", "redeliver", "cloud", "--from-seq", "2", "--dry-run")
@@ -152,7 +150,6 @@ def test_redeliver_says_what_it_would_send_and_then_sends(edge: Control, consume
     assert both.err.startswith("error: choose events in one way: --id, --from-seq")
 
 
-@everywhere
 def test_gaps_are_what_senders_said_they_lost(edge: Control, routerctl_url: str) -> None:
     assert edge("federation", "gaps", "-o", "json").json == []
     with closing(Database(routerctl_url)) as database:
@@ -236,7 +233,6 @@ def test_status_says_whether_a_node_is_at_work(control: Control) -> None:
 # --- bulk jobs -----------------------------------------------------------------------------------------------------
 
 
-@everywhere
 def test_a_job_is_counted_started_and_waited_for(
     edge: Control,
     consumer: Consumer,

@@ -9,10 +9,9 @@ import pytest
 from eventd.cli.federation import map as command
 from eventd.cli.federation.map import ANSWERS, LINKS
 from eventd.groups import group_map
-from tests.integration.cli.conftest import Control, everywhere
+from tests.integration.cli.conftest import Control
 
 
-@everywhere
 def test_the_map_of_a_database_without_a_node_has_its_own_links(routerctl: Control) -> None:
     routerctl.edge()
     told = routerctl("federation", "map", "--group", "edge", "-o", "json").json
@@ -24,7 +23,6 @@ def test_the_map_of_a_database_without_a_node_has_its_own_links(routerctl: Contr
     assert "this node" in shown
 
 
-@everywhere
 def test_a_group_that_is_not_declared_has_no_map(routerctl: Control) -> None:
     routerctl.edge()
     assert "EventGroup nobody is not declared" in routerctl("federation", "map", "--group", "nobody", code=None).err

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from eventd.cli.federation.rates import RATES
-from tests.integration.cli.conftest import Control, everywhere
+from tests.integration.cli.conftest import Control
 
 
-@everywhere
 def test_a_database_without_a_node_has_no_rates_and_the_command_says_so(routerctl: Control) -> None:
     routerctl.edge()
     told = routerctl("federation", "rates", "-o", "json").json

@@ -565,7 +565,7 @@ def test_without_a_terminal_it_needs_a_yes(node: Node, processes: Processes) -> 
     assert "there is no terminal to ask on: add --yes" in done.stderr
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("\x04", 1), ("\x03", 130)])
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1), ("\x03", 130)])
 def test_on_a_terminal_it_asks(node: Node, processes: Processes, answer: str, code: int) -> None:
     node.emit("e1")
     node.backup()
@@ -669,12 +669,12 @@ def test_a_backup_killed_at_any_step_leaves_the_last_one_or_the_new_one(node: No
 def _killed_at_random(
     processes: Processes, chance: random.Random, command: list[str], spoken: Callable[[], None]
 ) -> None:
-    """Four times: run the command, kill it somewhere in its second half at the latest, and look."""
+    """Twice: run the command, kill it somewhere in its second half at the latest, and look."""
     begun = time.monotonic()
     assert processes.run([*CONTROL, *command]).returncode == 0
     whole = time.monotonic() - begun
     print(f"it takes {whole:.2f} s")  # noqa: T201
-    for number in range(4):
+    for number in range(2):
         process = processes.start(f"killed{number}", [*CONTROL, *command])
         time.sleep(whole * (0.4 + 0.6 * chance.random()))
         if process.running:
@@ -685,17 +685,17 @@ def _killed_at_random(
 def test_killed_at_random_with_many_events_both_are_whole(
     node: Node, processes: Processes, chance: random.Random
 ) -> None:
-    many = [f"e{number:05}" for number in range(3000)]
+    many = [f"e{number:05}" for number in range(1000)]
     node.emit(*many)
     node.backup()
     node.emit("late")
     at = ["--data-dir", str(node.file.parent)]
 
     def copy_is_whole() -> None:
-        assert assert_whole(node.copy)[:3000] == many
+        assert assert_whole(node.copy)[:1000] == many
 
     def database_is_whole() -> None:
-        assert assert_whole(node.file)[:3000] == many
+        assert assert_whole(node.file)[:1000] == many
 
     _killed_at_random(processes, chance, ["db", "backup", str(node.copy), "--force", *at], copy_is_whole)
     _killed_at_random(processes, chance, ["db", "restore", str(node.copy), "--yes", *at], database_is_whole)

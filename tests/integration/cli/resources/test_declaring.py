@@ -145,7 +145,6 @@ def test_delete_by_name_and_by_file(routerctl: Control) -> None:
     assert "lacks apiVersion, kind or metadata.name" in routerctl("delete", "-f", nameless, code=1).err
 
 
-@everywhere
 def test_deleting_a_group_says_how_many_events_go_with_it(routerctl: Control) -> None:
     path = routerctl.file(EDGE)
     routerctl("apply", "-f", path)

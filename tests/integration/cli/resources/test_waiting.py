@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from tests.integration.cli.conftest import EDGE, Api, Control, everywhere
+from tests.integration.cli.conftest import EDGE, Api, Control
 
 REFUSED = "http://127.0.0.1:1"
 """Where nothing listens."""
 
 
-@everywhere
 def test_a_condition_that_is_met_ends_the_wait_at_once(routerctl: Control) -> None:
     routerctl.edge()
     told = routerctl("wait", "ep/to-cloud", "--for", "caught-up", "--timeout", "1h")
@@ -20,7 +19,6 @@ def test_a_condition_that_is_met_ends_the_wait_at_once(routerctl: Control) -> No
     assert (shown["object"], shown["met"]) == ("EventPeer/to-cloud", True)
 
 
-@everywhere
 def test_a_time_out_has_status_4_and_the_last_state(routerctl: Control) -> None:
     routerctl.edge()
     told = routerctl("wait", "ep/to-cloud", "--for", "state=paused", "--timeout", "0s", code=4)
@@ -30,7 +28,6 @@ def test_a_time_out_has_status_4_and_the_last_state(routerctl: Control) -> None:
     assert routerctl("wait", "ep/none", "--for", "caught-up", code=3).err.startswith("error: EventPeer/none does not")
 
 
-@everywhere
 def test_each_reason_to_end_has_its_own_status(routerctl: Control) -> None:
     routerctl.edge()
     assert "its conditions: ready" in routerctl("wait", "node", "--for", "deleted", code=2).err
