@@ -187,8 +187,15 @@ def report(names: Sequence[str], pairs: Sequence[Pair], **fields: object) -> Rep
 
 def flaws_of(document: Any) -> list[str]:
     """Return the differences between the content of a report.json and its schema."""
+    schemas, root = _report_schemas()
+    return [*schemas.flaws({"$ref": root}, document)]
+
+
+@cache
+def _report_schemas() -> tuple[Schemas, str]:
+    """Return the schemas of report.json, made once, and the reference to that of the whole."""
     schema = report_schema()
-    return [*Schemas(schema).flaws({"$ref": schema["$ref"]}, document)]
+    return Schemas(schema), schema["$ref"]
 
 
 def mesh(names: Sequence[str], each: int, seed: int = 7) -> list[Pair]:

@@ -106,15 +106,10 @@ def test_a_command_uses_the_shared_options_that_it_offers(path: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "leaf"), [*leaves(routerctl_commands.COMMANDS, "routerctl")])
-def test_a_list_of_commands_shows_the_first_sentence_of_the_help(path: str, leaf: Leaf) -> None:
+def test_a_list_of_commands_shows_the_first_sentence_of_the_help_and_no_option_twice(path: str, leaf: Leaf) -> None:
     command: Any = make(path.split()[-1], leaf)
     assert leaf.help == command.get_short_help_str(1000)
-
-
-@pytest.mark.parametrize(("path", "leaf"), [*leaves(routerctl_commands.COMMANDS, "routerctl")])
-def test_no_two_options_of_a_command_have_one_name(path: str, leaf: Leaf) -> None:
-    """The library takes both, and gives the value to one of them."""
-    command: Any = make(path.split()[-1], leaf)
+    # Of two options with one name, the library takes both, and gives the value to one of them.
     names = [name for param in command.params for name in param.opts if name.startswith("-")]
     assert sorted({*names}) == sorted(names)
 
