@@ -10,6 +10,8 @@ from typing import TypeVar
 from eventd.net.name_cache import address_of
 from eventd.tls.contexts import ClientTls
 
+OpenAddress = Callable[[Sequence[str], int, float, Callable[[str], None]], Awaitable[tuple[socket.socket, str]]]
+"""Connects to the first of some addresses that accepts, as `open_first` does."""
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 MOST_ADDRESSES = 8
 """Maximum number of a host's addresses that are tried for one connection."""

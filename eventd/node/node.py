@@ -50,6 +50,7 @@ from eventd.node.garbage import Garbage
 from eventd.node.group_views import VIEW, answer_view, read_view
 from eventd.node.housekeeping import Housekeeping
 from eventd.node.link_wakeups import NodeMetrics
+from eventd.node.machine_access import MACHINE, MachineAccess
 from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, rings_of
 from eventd.node.rate_sampler import RateSampler
 from eventd.node.reconciler import Reconciler
@@ -66,7 +67,6 @@ from eventd.resources.subscriber_configuration import subscriber_limits
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
 from eventd.runtime.supervisor import Chore, Supervisor
-from eventd.runtime.threads import THREADS, ThreadFactory
 from eventd.runtime.worker_share import ALL, Share
 from eventd.settings.environment import plugin_environment
 from eventd.settings.identity import identify
@@ -74,7 +74,6 @@ from eventd.settings.model import Settings
 from eventd.settings.values import Endpoint
 from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
-from eventd.store.engine.failed_sync import RewriteFile, rewrite_file
 from eventd.store.engine.space import shortage
 from eventd.store.rows.keys import read_keys
 from eventd.store.schema.migrations import require_current
@@ -92,8 +91,6 @@ class Node:
     Call `start`, then `run_until_stopped`; `stop` drains and closes. The node ends with an error when another node
     takes over its `claim` on the database. The API is served on `sockets`, which listen already, or else on the
     configured address, and also on the `local` socket, if there is one, which a whole node binds, publishes and closes.
-    `threads` creates every thread pool but the loop's default executor, `boot_id` identifies the boot of the machine
-    (empty: it is read), and `rewrite` writes a file again: a simulation passes its own.
     """
 
     def __init__(
@@ -106,9 +103,7 @@ class Node:
         share: Share = ALL,
         sockets: Sequence[socket.socket] = (),
         local: LocalSocket | None = None,
-        threads: ThreadFactory = THREADS,
-        boot_id: str = "",
-        rewrite: RewriteFile = rewrite_file,
+        machine: MachineAccess = MACHINE,
     ) -> None:
         self.settings = settings
         self.keys = Keys.of(settings, clock)
@@ -123,8 +118,10 @@ class Node:
         self._share = share
         self._sockets = sockets
         self._local = local
-        database = partial(Database, settings.database_url, chance=chance, threads=threads, boot_id=boot_id)
-        self._open_database = partial(database, rewrite=rewrite, is_first=share.is_first or share.resumed)
+        self._machine = machine
+        database = partial(Database, settings.database_url, chance=chance, threads=machine.threads)
+        database = partial(database, boot_id=machine.boot_id, rewrite=machine.rewrite)
+        self._open_database = partial(database, is_first=share.is_first or share.resumed)
         self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
         self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -203,7 +200,8 @@ class Node:
         """Read the certificate of the API; return the transport to peers. Raises `CertificateUnusable`."""
         credentials = self.settings.credentials_directory
         self._tls = await open_api_tls(self.settings.api_tls, credentials, self._clock)
-        transport = Transport(self._clock, credentials, threads=self.log.database.threads)
+        threads = self.log.database.threads
+        transport = Transport(self._clock, credentials, threads=threads, open_address=self._machine.open_address)
         self._started.append(transport.close)
         self.certificates = Certificates(
             self.settings.api_tls,
@@ -221,7 +219,9 @@ class Node:
         return sum(group.count_links() for group in self.groups.values()) + len(self.callbacks)
 
     def _make_subscribers(self) -> Subscribers:
-        plugins = Plugins(self._clock, environment=plugin_environment(), threads=self.log.database.threads)
+        threads = self.log.database.threads
+        environment = plugin_environment()
+        plugins = Plugins(self._clock, environment=environment, threads=threads, run_program=self._machine.run_program)
         self.schedules = Schedules(self.log, plugins, self.supervisor.keep, self.following.changed)
         dependencies = SubscriptionDependencies(
             self.log,

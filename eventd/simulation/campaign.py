@@ -52,6 +52,8 @@ class CampaignResult(msgspec.Struct, rename="camel"):
     fault_pairs: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PAIRS, 0))
     """In how many runs two kinds of faults met."""
     branches: dict[str, int] = {}
+    acknowledged_units: dict[str, int] = {}
+    """Acknowledged units of load by its kind."""
     violations: list[FoundViolation] = []
     cpu_minutes: float = 0.0
     sum: str = "00000000"
@@ -77,6 +79,7 @@ class CampaignResult(msgspec.Struct, rename="camel"):
         _count(self.faults, result.faults)
         _count(self.fault_pairs, dict.fromkeys(result.pairs, 1))
         _count(self.branches, result.branches)
+        _count(self.acknowledged_units, {kind: done for kind, (_, done) in result.work.items()})
 
     def _add_seed(self, seed: int) -> None:
         numbers = sorted([*self.seeds, (seed, seed)])

@@ -16,8 +16,8 @@ from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import Topology, client_of, draw_topology, with_v1
 
 RESTORABLE: Final = ("emit", "write", "follow", "queue")
-"""The kinds of load whose checks know what a restore may take. A run with others has no restore, and neither has one
-with v1, by which a sender does not learn that its peer was restored."""
+"""The kinds of load whose checks know what a restore may take: a run with restores has no others. A run with v1 has no
+restore: by v1 a sender does not learn that its peer was restored."""
 LENGTHS: Final = (6.0, 12.0, 30.0)
 """The lengths of loads, in seconds."""
 
@@ -54,8 +54,10 @@ def draw_plan(seed: int, kinds: Collection[str] = ()) -> SimulationPlan:
     seconds = streams.of("length").choices(LENGTHS, (5, 3, 1))[0]
     load = draw_load(streams, topology, seconds, kinds)
     faults = draw_faults(streams, topology, seconds, USUAL if kinds else FaultKind)
-    if topology.speaks_v1 or not {step.kind for step in load} <= {*RESTORABLE}:
+    if topology.speaks_v1:
         faults = [fault for fault in faults if fault.kind != FaultKind.RESTORE]
+    if any(fault.kind == FaultKind.RESTORE for fault in faults):
+        load = [step for step in load if step.kind in RESTORABLE]
     return SimulationPlan(seed, topology, load, faults)
 
 

@@ -20,18 +20,17 @@ from aiohttp import web_app
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.checks.branches import count_branches
 from eventd.simulation.checks.calls import counted_calls
-from eventd.simulation.checks.follows import FollowReference
-from eventd.simulation.checks.queues import QueueReference
+from eventd.simulation.checks.loads import judge_loads
 from eventd.simulation.checks.replays import replay_violations
 from eventd.simulation.checks.rest import NoRest, await_rest, list_all
 from eventd.simulation.checks.tables import StoredTables, differences
-from eventd.simulation.checks.topics import TopicReference, losable_epochs
+from eventd.simulation.checks.topics import losable_epochs
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.faults.inflict import Misfortune, NoStart
 from eventd.simulation.faults.operator import compare_links, pull_lost
 from eventd.simulation.faults.pairs import pairs_that_met
 from eventd.simulation.load.declarations import settle_declarations
-from eventd.simulation.load.kinds import look_at, perform_load
+from eventd.simulation.load.kinds import count_units, look_at, perform_load, unrest_of
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.world.loop import BEGIN, Stuck
 from eventd.simulation.world.requests import ApiClient
@@ -59,6 +58,8 @@ class SimulationResult:
     acknowledged: int = 0
     units: int = 0
     units_acknowledged: int = 0
+    work: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """How many units of each kind of load were planned, and how many of them were acknowledged."""
     delivered: int = 0
     """Batches that were delivered between two faults."""
     batches: int = 0
@@ -131,15 +132,18 @@ class SimulationRun:
         self._span = (begin, world.loop.time())
         await self.misfortune.calm()
         await settle_declarations(world, self.plan.load)
-        await await_rest(world)
+        await await_rest(world, self._unrest_of)
         if world.journal.restores:
             await compare_links(world)
-            await await_rest(world)
+            await await_rest(world, self._unrest_of)
             await pull_lost(world)
-            await await_rest(world)
+            await await_rest(world, self._unrest_of)
         for client in world.clients.values():
             await client.life.start(self._look_at_last(client))
         return {name: await client.life.start(_list(world, client)) for name, client in world.clients.items()}
+
+    async def _unrest_of(self, client: ApiClient) -> list[str]:
+        return await unrest_of(self.world, client, self.plan.load)
 
     def _look(self, name: str) -> None:
         """Ask a node that has started again for all of its events."""
@@ -161,9 +165,7 @@ class SimulationRun:
         found = list(self._reference().violations(final))
         found += replay_violations(self.world.journal, BEGIN)
         for name in topology.nodes:
-            found += TopicReference(self.world.journal, name, BEGIN).violations()
-            found += FollowReference(self.world.journal, name, BEGIN).violations()
-            found += QueueReference(self.world.journal, name, BEGIN).violations()
+            found += judge_loads(self.world.journal, name, BEGIN)
         at = self.world.loop.time() - BEGIN
         files = {name: machine.disk.folder / "eventd.db" for name, machine in self.world.machines.items()}
         losable = losable_epochs(self.world.journal, self.plan.load)
@@ -202,9 +204,9 @@ class SimulationRun:
     def _figures(self) -> None:
         found, world = self.result, self.world
         found.shape = self.plan.topology.shape
-        found.units = sum(step.kind == "emit" for step in self.plan.load)
-        good = [asked for asked in world.journal.of("emit") if asked.is_good]
-        found.units_acknowledged = len(good)
+        found.work = count_units(world.journal, self.plan.load)
+        found.units = sum(planned for planned, _ in found.work.values())
+        found.units_acknowledged = sum(done for _, done in found.work.values())
         found.faults, found.pairs = self.misfortune.inflicted, pairs_that_met(self.misfortune.times)
         found.kills, found.power_losses = world.journal.count("kill"), world.journal.count("power")
         found.steps, found.sum = world.loop.steps, world.loop.sum

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.seeded_bugs import link_bugs, log_bugs, topic_bugs
+from tests.seeded_bugs import consumer_bugs, link_bugs, log_bugs, topic_bugs
 from tests.seeded_bugs.bug import ByModel, BySimulation, BySuite, ProductBug
-from tests.seeded_bugs.plans import with_failed_syncs, with_power_losses
+from tests.seeded_bugs.plans import with_failed_syncs, with_kills_between_jobs, with_power_losses
 
 _CURSORS = "tests/contract/log/cursors/test_cursors.py"
 _COMMIT = "tests/contract/log/core/test_log_commit.py"
@@ -305,15 +305,15 @@ TABLE: Final = (
         32,
         "the place of a router and its copies are two transactions",
         "eventd.log.routers.commit.CommitSteps",
-        None,
-        stands="simulated runs have no routers yet",
+        consumer_bugs.move_routers_later,
+        (BySimulation(("V12",), known=7, kinds=("route",)),),
     ),
     ProductBug(
         33,
-        "the parts of an effect are written, and the cursor later",
+        "the effect of a plugin's run is stored, and the cursor moved, in two transactions",
         "eventd.egress.subscriptions.sink",
-        None,
-        stands="simulated runs have no subscriptions yet",
+        consumer_bugs.store_effects_late,
+        (BySimulation(("V13",), known=2, kinds=("subscription",), change=with_kills_between_jobs),),
     ),
     ProductBug(
         34,
@@ -371,9 +371,9 @@ TABLE: Final = (
     ProductBug(
         40,
         "a watch continues after what its connection did not take",
-        "eventd.api",
-        None,
-        stands="simulated runs have no watches over connections yet",
+        "eventd.api.topics.client_stream.ClientStream",
+        consumer_bugs.pass_over_full_sockets,
+        (BySimulation(("V14",), known=6, kinds=("watch",)),),
     ),
     ProductBug(
         41,
@@ -388,6 +388,13 @@ TABLE: Final = (
         "eventd.log.topics.topic_page",
         topic_bugs.pass_over_records,
         (BySimulation(("V14",), known=2, kinds=("write", "follow")),),
+    ),
+    ProductBug(
+        43,
+        "a message counts as delivered although the receiver of a callback has not answered",
+        "eventd.egress.callbacks.endpoint.CallbackEndpoint.send",
+        consumer_bugs.settle_without_answers,
+        (BySimulation(("V11",), known=7, kinds=("callback",)),),
     ),
 )
 """All seeded bugs in the order of their numbers."""

@@ -20,7 +20,7 @@ from eventd.egress.loop.sink import ADDRESS_FORBIDDEN, Blocked, LinkError, LinkU
 from eventd.egress.transport.origin_limit import MOST_CONNECTIONS, OriginLimit
 from eventd.egress.transport.url import ConnectionOrigin, read_url
 from eventd.net.address_rules import AddressForbidden, AddressRules
-from eventd.net.connecting import connect, open_first
+from eventd.net.connecting import OpenAddress, connect, open_first
 from eventd.net.exchange import IDLE_SECONDS, Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
 from eventd.net.name_cache import LookUp, NameCache, NameResolver
 from eventd.runtime.clock import Clock
@@ -83,12 +83,15 @@ class Transport:
         find: LookUp | None = None,
         *,
         threads: ThreadFactory = THREADS,
+        open_address: OpenAddress = open_first,
     ) -> None:
         """`credentials` is the folder of the service manager's secrets; `find` looks up names that rules apply to.
 
-        Without `find`, the system's resolver looks them up, in threads of its own (`threads`).
+        Without `find`, the system's resolver looks them up, in threads of its own (`threads`). `open_address` connects
+        to an address that rules allow.
         """
         self._clock = clock
+        self._open_address = open_address
         self._credentials = credentials
         self._resolver = NameResolver(threads)
         self._names = NameCache(clock.monotonic, find or self._resolver.look_up)
@@ -204,7 +207,7 @@ class Transport:
             host, port = attempt.origin.host, attempt.origin.port
             addresses = attempt.rules.select(await self._names.addresses(host, port), host, port)
             kept = self._pools[attempt.origin].take(addresses)
-            return kept or await self._connect(attempt, partial(_open_allowed, attempt, attempt.rules, addresses))
+            return kept or await self._connect(attempt, partial(self._open_allowed, attempt, attempt.rules, addresses))
 
     async def _connect(self, attempt: _Attempt, opening: _Opening | None = None) -> Exchange:
         self._sweep()
@@ -214,6 +217,19 @@ class Transport:
         origin = attempt.origin
         tls = self.tls_of(origin.tls) if origin.secure else None
         return await connect(Exchange, origin.host, origin.port, tls, origin.node, opening)
+
+    async def _open_allowed(self, attempt: _Attempt, rules: AddressRules, addresses: tuple[str, ...]) -> socket.socket:
+        """Connect to one of these addresses, and check the address at the other end again."""
+
+        def trying(address: str) -> None:
+            attempt.address = address
+
+        opened, address = await self._open_address(addresses, attempt.origin.port, attempt.end, trying)
+        reason = rules.judge(address, attempt.origin.host, attempt.origin.port)
+        if reason is not None:
+            opened.close()
+            raise AddressForbidden(address, reason)
+        return opened
 
     def _sweep(self) -> None:
         """At intervals, close idle connections, and forget origins without connections, because receivers change over
@@ -244,20 +260,6 @@ def _read_origin(url: str) -> tuple[ConnectionOrigin, str]:
         return read_url(url)
     except ValueError:
         raise Blocked("invalid_url", "the host or port of the URL is not valid: correct the URL") from None
-
-
-async def _open_allowed(attempt: _Attempt, rules: AddressRules, addresses: tuple[str, ...]) -> socket.socket:
-    """Connect to one of these addresses, and check the address at the other end again."""
-
-    def trying(address: str) -> None:
-        attempt.address = address
-
-    opened, address = await open_first(addresses, attempt.origin.port, attempt.end, trying)
-    reason = rules.judge(address, attempt.origin.host, attempt.origin.port)
-    if reason is not None:
-        opened.close()
-        raise AddressForbidden(address, reason)
-    return opened
 
 
 def _link_error(error: Exception, attempt: _Attempt) -> LinkError:

@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from eventd.plugins.contract.contract import MAX_STDERR_KEPT, PluginFailed
 from eventd.processes.guards import Guards
@@ -56,6 +56,14 @@ class RawAnswer:
     exit_code: int | None
     stdout: bytes
     stderr: str
+
+
+class RunProgram(Protocol):
+    """Runs a program once, as `run_executable` does."""
+
+    async def __call__(
+        self, path: str, request: bytes, *, longest: int, environment: Mapping[str, str], clock: Clock, guards: Guards
+    ) -> RawAnswer: ...
 
 
 def environment_of(common: Mapping[str, str], own: tuple[tuple[str, str], ...]) -> dict[str, str]:

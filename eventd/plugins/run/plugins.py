@@ -9,9 +9,8 @@ from typing import Final
 
 from eventd.plugins.contract.answer import check_capabilities, read_answer, read_status
 from eventd.plugins.contract.contract import Outcome, PluginFailed, Result, RunRequest
-from eventd.plugins.run import executable
 from eventd.plugins.run.entry_points import Hosts
-from eventd.plugins.run.executable import RawAnswer, digest_of, environment_of
+from eventd.plugins.run.executable import RawAnswer, RunProgram, digest_of, environment_of, run_executable
 from eventd.processes.guards import Guards
 from eventd.resources.plugin_configuration import PluginConfig
 from eventd.runtime.clock import Clock
@@ -37,11 +36,19 @@ class Plugins:
     """Runs plugins.
 
     `environment` holds the variables that each plugin gets, unless its own `env` overrides them: the PATH of this
-    process. `threads` creates the pool that parses the answers.
+    process. `threads` creates the pool that parses the answers, and `run_program` runs executables.
     """
 
-    def __init__(self, clock: Clock, *, environment: Mapping[str, str], threads: ThreadFactory = THREADS) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        environment: Mapping[str, str],
+        threads: ThreadFactory = THREADS,
+        run_program: RunProgram = run_executable,
+    ) -> None:
         self._clock = clock
+        self._run_program = run_program
         self._environment = dict(environment)
         self._threads = threads
         self._guards = Guards(clock)
@@ -95,7 +102,7 @@ class Plugins:
 
     async def run_raw(self, config: PluginConfig, request: bytes) -> RawAnswer:
         """Run an executable with any input; do not wait for other runs or parse the answer. Raises PluginFailed."""
-        return await executable.run_executable(
+        return await self._run_program(
             config.executable,
             request,
             longest=config.timeout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from eventd.simulation.world.journal import Asked
@@ -18,11 +19,18 @@ class NoRest(Exception):
     """The nodes do not rest; the text says what they still have to do."""
 
 
-async def await_rest(world: SimulatedWorld) -> None:
+Unrest = Callable[[ApiClient], Coroutine[Any, Any, list[str]]]
+"""Returns what a node has to do besides its links."""
+
+
+async def await_rest(world: SimulatedWorld, others: Unrest) -> None:
     """Return when the nodes rest. Raises `NoRest` after `REST_SECONDS`."""
     until = world.loop.time() + REST_SECONDS
     while True:
-        busy = [why for client in world.clients.values() for why in await client.life.start(_unrest(world, client))]
+        busy: list[str] = []
+        for client in world.clients.values():
+            busy += await client.life.start(_unrest(world, client))
+            busy += await client.life.start(others(client))
         if not busy:
             return
         if world.loop.time() > until:

@@ -36,6 +36,8 @@ class StoredTables:
             database.row_factory = sqlite3.Row
             self._damage = [str(line) for (line,) in database.execute("PRAGMA integrity_check(20)") if line != "ok"]
             self._rows = {name: _rows(database, name) for name in _TABLES}
+            for name in _OF_LINKS:  # callbacks and subscriptions have rows there, too
+                self._rows[name] = [row for row in self._rows[name] if row["cursor"].startswith(_LINK)]
             configs = database.execute("SELECT config FROM topics").fetchall()
             self._has_queue = any('"type":"queue"' in config for (config,) in configs)
             [(self._topic,)] = database.execute("SELECT id FROM topics WHERE name = ?", (f"group:{GROUP}",)).fetchall()
@@ -215,6 +217,8 @@ _TABLES = (
     "inbound_gaps",
     "dead_letters",
 )
+_OF_LINKS = ("batches", "dead_letters")
+_LINK = "peer:"
 _ORDERS = {"blocks": " ORDER BY position", "batches": " ORDER BY id"}
 _NEVER = "0001-01-01T00:00:00Z"
 

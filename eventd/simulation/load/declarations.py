@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventd.simulation.load.step import LoadStep
+from eventd.simulation.load.step import LoadKind, LoadStep
 from eventd.simulation.world.requests import ApiClient, Reply
 from eventd.simulation.world.streams import Stream
 from eventd.simulation.world.topology import STAGES, PlannedLink, Topology, peer_document
@@ -29,7 +29,7 @@ _LATE_SECONDS: Final = 30.0
 """Seconds after which a node has done what a client asked for without an answer."""
 
 
-class Declarations:
+class Declarations(LoadKind):
     """The load of an operator at each node, who changes its links, and replaces the secret in stages."""
 
     name = DECLARE
@@ -61,9 +61,6 @@ class Declarations:
                 await world.loop.pause(_PAUSE)
             if _is_done(await _declare(world, client, step)):
                 return
-
-    async def look(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
-        return True  # the last declarations are made again at the end
 
 
 async def settle_declarations(world: SimulatedWorld, steps: Sequence[LoadStep]) -> None:

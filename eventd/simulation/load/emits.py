@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
-from eventd.simulation.load.step import LoadStep
+from eventd.simulation.load.step import LoadKind, LoadStep
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
 from eventd.simulation.world.topology import GROUP, Topology
@@ -26,7 +26,7 @@ _PAUSES: Final = (0.2, 0.4, 0.8, 1.6)
 _TYPES: Final = ("door.open", "door.shut", "power.lost")
 
 
-class Emits:
+class Emits(LoadKind):
     """The load of clients that emit events and try again when they get no answer."""
 
     name = "emit"
@@ -61,9 +61,6 @@ class Emits:
             reply = await client.ask(self.name, "POST", f"/groups/{GROUP}/events", question, seconds=5.0)
             if reply.is_good or 400 <= reply.status < 500:
                 return
-
-    async def look(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
-        return True  # the run itself lists the events of each group
 
 
 def _event(event_id: str, expires: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from eventd.simulation.load.step import LoadStep
+from eventd.simulation.load.step import LoadKind, LoadStep
 from eventd.simulation.load.topic_writes import CLASSES, topic_of
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
@@ -20,7 +20,7 @@ _WAITS: Final = (0, 300, 3000)
 _NOT_FOUND: Final = 404
 
 
-class Follows:
+class Follows(LoadKind):
     """The load of one reader for each node and topic: also of the group's events, which are a topic."""
 
     name = FOLLOW

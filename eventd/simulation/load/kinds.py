@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from eventd.simulation.load.callbacks import Callbacks
 from eventd.simulation.load.declarations import Declarations
 from eventd.simulation.load.emits import Emits
 from eventd.simulation.load.follows import Follows
 from eventd.simulation.load.queue_jobs import QueueJobs
-from eventd.simulation.load.step import LoadKind, LoadStep
+from eventd.simulation.load.routes import Routes
+from eventd.simulation.load.sockets import Sockets
+from eventd.simulation.load.step import LANE, UNIT, LoadKind, LoadStep
+from eventd.simulation.load.subscriptions import Subscriptions
 from eventd.simulation.load.topic_writes import TopicWrites
+from eventd.simulation.load.watches import Watches
+from eventd.simulation.world.journal import Journal
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import ChanceStreams, Stream
 from eventd.simulation.world.topology import Topology
@@ -18,9 +24,18 @@ from eventd.simulation.world.world import SimulatedWorld
 
 ALWAYS: Final = Emits()
 """The kind of load that every run has."""
-KINDS: Final[dict[str, LoadKind]] = {
-    kind.name: kind for kind in (ALWAYS, TopicWrites(), Follows(), QueueJobs(), Declarations())
-}
+_OTHERS: Final[Sequence[LoadKind]] = (
+    TopicWrites(),
+    Follows(),
+    QueueJobs(),
+    Declarations(),
+    Watches(),
+    Sockets(),
+    Routes(),
+    Subscriptions(),
+    Callbacks(),
+)
+KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, *_OTHERS)}
 """The kinds of load by their names."""
 SHARES: Final = {Declarations.name: 0.25}
 """The shares of runs that have a kind, if it is not half of them: with it, less is certain of the order of events."""
@@ -44,14 +59,22 @@ def draw_load(
 
 
 async def perform_load(world: SimulatedWorld, steps: Sequence[LoadStep]) -> None:
-    """Do what is planned: each client does its steps of a kind one after the other, none before its time."""
+    """Do what is planned: each client does its steps of a kind and lane one after the other, none before its time."""
     begin = world.loop.time()
     tasks = []
     for host, client in world.clients.items():
-        own = [steps_of(steps, host, kind) for kind in KINDS]
-        tasks += [client.life.start(_perform(world, client, each, begin)) for each in own if each]
+        own = [lane for kind in KINDS for lane in _lanes(steps_of(steps, host, kind))]
+        tasks += [client.life.start(_perform(world, client, each, begin)) for each in own]
     for task in tasks:
         await task
+
+
+def _lanes(steps: Sequence[LoadStep]) -> list[list[LoadStep]]:
+    """Return the steps of each lane."""
+    lanes: dict[str, list[LoadStep]] = {}
+    for step in steps:
+        lanes.setdefault(step.data.get(LANE, ""), []).append(step)
+    return list(lanes.values())
 
 
 def steps_of(steps: Sequence[LoadStep], host: str, kind: str) -> list[LoadStep]:
@@ -68,7 +91,34 @@ async def look_at(world: SimulatedWorld, client: ApiClient, steps: Sequence[Load
     return answered
 
 
+async def unrest_of(world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
+    """Return what a node still has to do for the load."""
+    busy: list[str] = []
+    for name, kind in KINDS.items():
+        if own := steps_of(steps, client.machine.name, name):
+            busy += await kind.unrest(world, client, own)
+    return busy
+
+
 async def _perform(world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep], begin: float) -> None:
     for step in steps:
         await world.loop.pause(max(0.0, begin + step.at - world.loop.time()))
         await KINDS[step.kind].perform(world, client, step)
+
+
+def count_units(journal: Journal, steps: Sequence[LoadStep]) -> dict[str, tuple[int, int]]:
+    """Return by kind of load how many units were planned, and how many of them were acknowledged.
+
+    A unit of emits is a question; one of another kind is a step that names it. Kinds without units are left out.
+    """
+    counts = {ALWAYS.name: (_count(steps, ALWAYS.name), sum(asked.is_good for asked in journal.of(ALWAYS.name)))}
+    good = {(asked.host, asked.unit) for asked in journal.asked if asked.unit and asked.is_good}
+    for kind in KINDS:
+        own = [(step.host, f"{kind} {step.data[UNIT]}") for step in steps if step.kind == kind and UNIT in step.data]
+        if own:
+            counts[kind] = len(own), sum(each in good for each in own)
+    return counts
+
+
+def _count(steps: Sequence[LoadStep], kind: str) -> int:
+    return sum(step.kind == kind for step in steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from eventd.simulation.load.step import LoadStep
+from eventd.simulation.load.step import LoadKind, LoadStep
 from eventd.simulation.load.topic_list import list_topic
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
@@ -25,7 +25,7 @@ _TRIES: Final = 8
 _PAUSE: Final = 0.4
 
 
-class QueueJobs:
+class QueueJobs(LoadKind):
     """The load of a queue at each node: its jobs, and the workers that claim them."""
 
     name = "queue"

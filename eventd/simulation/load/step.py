@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
 from eventd.simulation.world.topology import Topology
 from eventd.simulation.world.world import SimulatedWorld
 
+LANE: Final = "lane"
+"""The member of a step's data that names who does it: the steps of one lane follow each other."""
+UNIT: Final = "unit"
+"""The member that names what has to be acknowledged by the answer to the step; each has a name of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadStep:
     """`at` seconds after the begin of the load, the client of `host` does something of a kind.
 
-    `data` is what this kind needs for it, as JSON.
+    `data` is what this kind needs for it, as JSON; `LANE` and `UNIT` mean the same in all kinds.
     """
 
     at: float
@@ -26,7 +31,7 @@ class LoadStep:
 
 
 class LoadKind(Protocol):
-    """One kind of load."""
+    """One kind of load. A kind inherits what it needs no own form of."""
 
     name: str
 
@@ -43,4 +48,8 @@ class LoadKind(Protocol):
 
         It is called whenever the node has started again, and at rest.
         """
-        ...
+        return True
+
+    async def unrest(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
+        """Return what the node still has to do for the steps after the last fault; it rests when nothing is left."""
+        return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from eventd.simulation.load.step import LoadStep
+from eventd.simulation.load.step import LoadKind, LoadStep
 from eventd.simulation.load.topic_list import list_topic
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
@@ -24,7 +24,7 @@ _READS: Final = 0.3
 """The share of steps that only read a topic."""
 
 
-class TopicWrites:
+class TopicWrites(LoadKind):
     """The load of clients that write to topics; with a key, they try again when they get no answer."""
 
     name = "write"

@@ -12,8 +12,6 @@ from eventd.simulation.world.life import Life
 from eventd.simulation.world.loop import VirtualLoop
 from eventd.simulation.world.path import Path
 
-SYSTEM_BYTES: Final = 256 << 10
-"""Bytes on their way that the buffers of the two machines hold: only what is beyond counts as unwritten."""
 PAUSE_BYTES: Final = 64 << 10
 """Unwritten bytes above which the writer is paused."""
 AGAIN_SECONDS: Final = 0.2
@@ -83,7 +81,7 @@ class ConnectionEnd(asyncio.Transport):
         return self._closing
 
     def get_write_buffer_size(self) -> int:
-        return max(0, self._on_the_way - SYSTEM_BYTES)
+        return max(0, self._on_the_way - self.path.buffer)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Keep the limits of the simulation."""

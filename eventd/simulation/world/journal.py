@@ -8,8 +8,10 @@ from typing import Any, Final
 
 NEW_EPOCHS: Final = ("epoch", "restore by hand")
 """What happens to a machine so that its log begins a new epoch."""
-CHANGES: Final = ("emit", "write", "job", "claim", "ack", "nack")
+CHANGES: Final = ("emit", "write", "watched write", "route write", "job", "claim", "ack", "nack")
 """The kinds of questions whose answers acknowledge something that the node must keep."""
+PLUGIN_RUN: Final = "plugin run"
+"""The kind of journal entry of a run of a plugin: the ids of its events, and how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,8 @@ class Asked:
     """A question to the node of `host`, and its answer. Times are those of the loop, in seconds.
 
     `status` is 0 without an answer: the question may have had its effect or not. `life` is the number of the process
-    that ran when the question was asked; 0: none. `path` is what the question was sent to.
+    that ran when the question was asked; 0: none. `path` is what the question was sent to. `unit` names the planned
+    work that a good answer acknowledges.
     """
 
     kind: str
@@ -29,6 +32,7 @@ class Asked:
     answer: Any
     life: int = 0
     path: str = ""
+    unit: str = ""
 
     @property
     def is_good(self) -> bool:

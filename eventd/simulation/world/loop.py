@@ -227,8 +227,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         assert self.network is not None
-        if options.get("ssl") or options.get("sock"):
-            raise NotImplementedError("a simulated network has neither TLS nor sockets")
+        if options.get("ssl"):
+            raise NotImplementedError("a simulated network has no TLS")
+        if (opened := options.get("sock")) is not None:
+            host, port = opened.getsockname()
         return await self.network.connect(required_life(), protocol_factory, str(host), int(port))
 
     def remove_reader(self, fd: Any) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from eventd.log.core.head import renew_epoch
+from eventd.node.machine_access import MachineAccess
 from eventd.node.node import Node
 from eventd.runtime.threads import ThreadFactory
 from eventd.settings.loading import load
@@ -14,7 +16,8 @@ from eventd.simulation.world.clock import VirtualClock, WallTime
 from eventd.simulation.world.disk import DATABASE, Disk
 from eventd.simulation.world.life import Life
 from eventd.simulation.world.loop import VirtualLoop
-from eventd.simulation.world.network import Network, SimulatedSocket
+from eventd.simulation.world.network import NETWORK, Network, SimulatedSocket, open_address
+from eventd.simulation.world.played_plugin import PlayedPlugin
 from eventd.simulation.world.pools import SimulatedPool
 from eventd.simulation.world.sqlite_disk import SqliteDisks
 from eventd.simulation.world.streams import ChanceStreams, Stream, StreamChance
@@ -39,7 +42,8 @@ class Machine:
     """The machine `name`. `job_seconds` is the mean time of its jobs; faults change it.
 
     `on_job` is called after each job of a pool, before its answer, with the name of the pool; `on_change` with a word
-    and the machine whenever it starts, ends or loses its power; `on_ready` with its name when its node has started.
+    and the machine whenever it starts, ends or loses its power; `on_ready` with its name when its node has started;
+    `on_run` with its name after each run of a plugin, with what `PlayedPlugin` says of it.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Machine:
         self.on_job: Callable[[str], None] = _nothing
         self.on_change: Callable[[str, Machine], None] = _nothing
         self.on_ready: Callable[[str], None] = _nothing
+        self.on_run: Callable[..., None] = _nothing
         self.begins_epoch = False
         """Whether the next start begins a new epoch of the log first, as an operator does after a restore."""
         self.boots = 1
@@ -115,6 +120,7 @@ class Machine:
             return self.pools[-1]
 
         self._executor = pool(_EXECUTOR_THREADS, "executor")
+        plugin = PlayedPlugin(self._streams.of(f"plugin {life.name}"), partial(self.on_run, self.name))
         settings = load(
             {
                 "data_dir": str(folder),
@@ -122,6 +128,7 @@ class Machine:
                 "api_listen": f"127.0.0.1:{API_PORT}",
                 "local_socket": "off",
                 "drain_timeout": "2s",
+                "callback_allow": NETWORK,
             },
             {},
         )
@@ -136,9 +143,7 @@ class Machine:
                 clock=clock,
                 chance=chance,
                 sockets=sockets,
-                threads=pool,
-                boot_id=boot,
-                rewrite=self.disk.rewrite,
+                machine=MachineAccess(pool, boot, self.disk.rewrite, plugin.run, open_address),
             )
             life.kept.append(node)
             await node.start()

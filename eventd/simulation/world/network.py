@@ -8,7 +8,7 @@ import errno
 import itertools
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from eventd.simulation.world.connection import ConnectionEnd
@@ -22,12 +22,14 @@ MEAN_SECONDS: Final = 0.004
 """The mean delay of a path without faults."""
 CONNECT_SECONDS: Final = 127.0
 """Seconds after which a system gives up a connection without an answer."""
+NETWORK: Final = "10.0.0.0/24"
+"""The addresses of all machines."""
 FIRST_PORT: Final = 40_000
 """The first port of the ends that connect."""
 
 
 class SimulatedSocket:
-    """Stands for a listening socket that is handed to a node: it has an address and no descriptor."""
+    """Stands for a socket that is handed to a node, or opened by it: it has an address and no descriptor."""
 
     def __init__(self, host: str, port: int) -> None:
         self._place = (host, port)
@@ -40,6 +42,14 @@ class SimulatedSocket:
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
+
+
+async def open_address(
+    addresses: Sequence[str], port: int, _end: float, trying: Callable[[str], None]
+) -> tuple[Any, str]:
+    """Return a socket that is connected to the first of these addresses when the loop makes a connection of it."""
+    trying(addresses[0])
+    return SimulatedSocket(addresses[0], port), addresses[0]
 
 
 class SimulatedServer:

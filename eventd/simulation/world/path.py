@@ -11,6 +11,8 @@ from eventd.simulation.world.streams import Stream
 SLOW_SHARE: Final = 0.01
 """The share of deliveries that take `SLOW_TIMES` as long: the tail of the delays."""
 SLOW_TIMES: Final = 30.0
+BUFFER_BYTES: Final = 256 << 10
+"""Bytes on their way that the buffers of the two machines hold: only what is beyond counts as unwritten."""
 PIECES: Final = 0.15
 """The share of writes that arrive in several pieces."""
 
@@ -27,8 +29,8 @@ class Wall(StrEnum):
 class Path:
     """The way from the machine `source` to the machine `dest`. Faults set its fields.
 
-    `mean` is the mean delay in seconds, `cut` the share of writes that break the connection in their middle, and `flip`
-    the share of writes that arrive with a bit changed.
+    `mean` is the mean delay in seconds, `cut` the share of writes that break the connection in their middle, `flip` the
+    share of writes that arrive with a bit changed, and `buffer` the bytes that the machines take before they are read.
     """
 
     def __init__(self, source: str, dest: str, stream: Stream, mean: float) -> None:
@@ -37,6 +39,7 @@ class Path:
         self.mean = mean
         self.cut = 0.0
         self.flip = 0.0
+        self.buffer = BUFFER_BYTES
         self.wall = Wall.NONE
         self._stream = stream
 

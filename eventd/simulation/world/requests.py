@@ -43,8 +43,13 @@ class ApiClient:
         self._journal = journal
         self._pool = Pool(loop.time)
 
-    async def ask(self, kind: str, method: str, path: str, document: Any = None, *, seconds: float = 10.0) -> Reply:
-        """Ask the node, and return its answer. `path` is one of the administration's API, or begins with `/v0`."""
+    async def ask(
+        self, kind: str, method: str, path: str, document: Any = None, *, seconds: float = 10.0, unit: str = ""
+    ) -> Reply:
+        """Ask the node, and return its answer. `path` is one of the administration's API, or begins with `/v0`.
+
+        `unit` names the planned work that a good answer acknowledges.
+        """
         body = b"" if document is None else msgspec.json.encode(document)
         prefix = "" if path.startswith("/v0/") else "/api/v1"
         head = f"{method} {prefix}{path} HTTP/1.1\r\nHost: {self.machine.address}:{API_PORT}\r\n"
@@ -65,6 +70,7 @@ class ApiClient:
                 reply.document,
                 number,
                 path,
+                unit,
             )
         )
         return reply

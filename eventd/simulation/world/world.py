@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from eventd.simulation.world.clock import WallTime
 from eventd.simulation.world.disk import Disk
-from eventd.simulation.world.journal import Journal
+from eventd.simulation.world.journal import PLUGIN_RUN, Asked, Journal
 from eventd.simulation.world.life import Life
 from eventd.simulation.world.loop import VirtualLoop
 from eventd.simulation.world.machine import Machine
@@ -50,6 +50,7 @@ class SimulatedWorld:
         disk = Disk(self.folder / name, self.streams.of(f"disk {name}"))
         machine = Machine(name, self.network, disk, self.disks, self.streams, wall)
         machine.on_change = self._note_change
+        machine.on_run = self._note_run
         return machine
 
     def _make_client(self, machine: Machine) -> ApiClient:
@@ -59,6 +60,10 @@ class SimulatedWorld:
     def _note_change(self, what: str, machine: Machine) -> None:
         self.journal.changes.append((self.loop.time(), what, machine.name))
         self.loop.note(f"{machine.name} {what}")
+
+    def _note_run(self, host: str, ids: list[str], how: str) -> None:
+        now = self.loop.time()
+        self.journal.add(Asked(PLUGIN_RUN, host, now, now, 0, ids, how))
 
     def _note_lost(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

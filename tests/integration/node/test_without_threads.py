@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from eventd.node.machine_access import MachineAccess
 from eventd.node.node import Node
 from eventd.runtime.clock import SystemClock
 from eventd.settings.loading import load
@@ -75,7 +76,8 @@ async def site(
         loop, "run_in_executor", lambda given, fn, *args: asyncio.wrap_future((given or own).submit(fn, *args))
     )
     settings = load({"database_url": made.url, "api_listen": "127.0.0.1:0"}, {})
-    made.node = Node(settings, clock=SystemClock(), chance=SeededChance(1), threads=pool, boot_id="the boot")
+    machine = MachineAccess(threads=pool, boot_id="the boot")
+    made.node = Node(settings, clock=SystemClock(), chance=SeededChance(1), machine=machine)
     await made.node.start()
     return made
 

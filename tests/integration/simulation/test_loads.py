@@ -10,7 +10,14 @@ from eventd.simulation.plan import draw_plan
 from eventd.simulation.run import play
 from tests.seeded_bugs.plans import with_failed_syncs, with_power_losses
 
-SEEDS = {"write": (1, 6), "write follow": (15,), "queue": (5, 14)}
+SEEDS = {
+    "write": (1, 6),
+    "write follow": (15,),
+    "queue": (5, 14),
+    "watch socket": (1,),
+    "route": (1,),
+    "subscription callback": (2,),
+}
 """Seeds of short runs, by the kinds of load."""
 
 

@@ -1,0 +1,90 @@
+"""Checks of subscriptions: an event has its effect once, or is a dead letter; the parts are those of the last runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from eventd.simulation.checks.violation import Violation
+from eventd.simulation.load.subscriptions import MATCHED, OWNER, PART_LISTING, RUN_LISTING
+from eventd.simulation.world.journal import PLUGIN_RUN, Journal
+from eventd.simulation.world.played_plugin import DERIVED, door_of
+
+_SUCCEEDED: Final = "succeeded"
+_PARKED: Final = "parked"
+_COALESCED: Final = "coalesced"
+
+
+class EffectReference:
+    """What must be true of the subscription of one node by the answers of one run, and by the runs of the plugin."""
+
+    def __init__(self, journal: Journal, host: str, begin: float) -> None:
+        self._host = host
+        self._begin = begin
+        own = [asked for asked in journal.asked if asked.host == host]
+        self._is_declared = any(asked.kind == "subscription" and asked.is_good for asked in own)
+        self._runs = [asked for asked in own if asked.kind == RUN_LISTING]
+        self._parts = [asked for asked in own if asked.kind == PART_LISTING and asked.is_good]
+        self._lists = [asked for asked in own if asked.kind == "listing"]
+        self._played = [(asked.question, asked.answer) for asked in own if asked.kind == PLUGIN_RUN]
+        emits = [each for asked in journal.of("emit") for each in asked.question["events"]]
+        self._refreshed = {each["id"] for each in emits if "expiresAt" in each}
+
+    def violations(self) -> Iterator[Violation]:
+        """Yield what is wrong at rest."""
+        if not (self._is_declared and self._runs and self._parts and self._lists):
+            return
+        outcomes = {row["eventId"]: row for row in reversed(self._runs[-1].answer)}
+        yield from self._effects(outcomes)
+        yield from self._answers(outcomes)
+        yield from self._resources(outcomes)
+
+    def _found(self, detail: str, invariant: str = "V13") -> Violation:
+        return Violation(invariant, self._host, detail, self._runs[-1].answered_at - self._begin)
+
+    def _effects(self, outcomes: dict[str, Any]) -> Iterator[Violation]:
+        """An event that matches has one derived event, or is a dead letter."""
+        events = self._lists[-1].answer
+        derived = [each for each in events if each["type"] == DERIVED and each["sourceNode"] == self._host]
+        effects = Counter(each["payload"]["of"] for each in derived)
+        matching = [each["id"] for each in events if each["type"].startswith(MATCHED)]
+        for name in matching:
+            outcome = outcomes[name]["outcome"] if name in outcomes else "not run"
+            if outcome == _COALESCED or name in self._refreshed:
+                continue
+            if (outcome, effects[name]) not in ((_SUCCEEDED, 1), (_PARKED, 0)):
+                yield self._found(f"{name} is {outcome}, and has {effects[name]} effects")
+                return
+        others = effects.keys() - set(matching)
+        if others:
+            yield self._found(f"an effect of {min(others)}, which does not match")
+
+    def _answers(self, outcomes: dict[str, Any]) -> Iterator[Violation]:
+        """An event has an effect only if the plugin has answered, and none if the plugin refuses it."""
+        answered = {name for ids, how in self._played if how == "answered" for name in ids}
+        failed = {name for ids, how in self._played if how != "answered" for name in ids}
+        refused = {ids[0] for ids, how in self._played if how == "refused" and len(ids) == 1}
+        for name, row in outcomes.items():
+            if row["outcome"] == _SUCCEEDED and (name not in answered or name in refused):
+                yield self._found(f"{name} is settled without an answer of the plugin")
+                return
+            if row["outcome"] == _PARKED and name not in failed and "node ended" not in row["error"]:
+                yield self._found(f"{name} is a dead letter, and the plugin has never failed with it")
+                return
+
+    def _resources(self, outcomes: dict[str, Any]) -> Iterator[Violation]:
+        """A resource is in one part, and is what the last run about it has proposed."""
+        given: dict[str, list[Any]] = {}
+        for part in self._parts[-1].answer["parts"]:
+            by_name = {each["metadata"]["name"]: each["spec"]["of"] for each in part["resources"]}
+            for each in part["gives"]:
+                given.setdefault(each["name"], []).append(by_name.get(each["name"]))
+        last: dict[str, tuple[int, str]] = {}
+        for name, row in outcomes.items():
+            if row["outcome"] == _SUCCEEDED:
+                last[door_of(name)] = max(last.get(door_of(name), (0, "")), (row["id"], name))
+        for door, (_, name) in last.items():
+            if given.get(door) != [name]:
+                yield self._found(f"{door} of {OWNER} is {given.get(door)}, and the last run about it was for {name}")
+                return

@@ -1,0 +1,173 @@
+"""Checks of routers: each record that is to be copied has one copy, in the order of its source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from eventd.simulation.checks.violation import Violation
+from eventd.simulation.load.routes import (
+    FILTERED,
+    FROM_GROUP,
+    GROUP_TOPIC,
+    ROUTE_LISTING,
+    ROUTE_WRITE,
+    ROUTER,
+    ROUTERS,
+    WRITTEN,
+)
+from eventd.simulation.world.journal import Asked, Journal
+
+HOPS: Final = 8
+"""How often a record is copied by routers that may close a cycle."""
+_CYCLES: Final = ("hops-there", "hops-back")
+_LOOPS: Final = (("loop-a", "loop-b"), ("loop-b", "loop-a"))
+
+
+class CopiedRecord(NamedTuple):
+    """A record in a listing: its `number`, or the id of an event, and the topic that it was `first` written to."""
+
+    number: Any
+    first: str
+    tag: str
+    seq: int
+    stamp: dict[str, Any] | None
+
+
+class RouteReference:
+    """What must be true of the routers of one node by the answers of one run."""
+
+    def __init__(self, journal: Journal, host: str, begin: float) -> None:
+        self._host = host
+        self._begin = begin
+        own = [asked for asked in journal.asked if asked.host == host]
+        self._lists = [asked for asked in own if asked.kind == ROUTE_LISTING]
+        self._writes = [asked for asked in own if asked.kind == ROUTE_WRITE and asked.is_good]
+        self._routers = [asked for asked in own if asked.kind == ROUTER and asked.is_good]
+        self._emits = [asked for asked in own if asked.kind == "emit" and asked.is_good]
+        losses = ("power", "epoch")
+        self._losses = [at for at, what, machine in journal.changes if machine == host and what in losses]
+
+    def violations(self) -> Iterator[Violation]:
+        """Yield what is wrong."""
+        if len({asked.path for asked in self._routers}) < len(ROUTERS):
+            return  # not all routers were acknowledged: records may have been written before
+        for at, listing in enumerate(self._lists):
+            for name, router in ROUTERS.items():
+                if router["dest"] == listing.path and name not in _CYCLES and router["source"] != GROUP_TOPIC:
+                    yield from self._copies(name, listing, self._lists[at + 1 :])
+        last = {listing.path: listing for listing in self._lists}
+        if GROUP_TOPIC in last:
+            yield from self._acknowledged(last)
+            yield from self._at_rest(last)
+            yield from self._hops(last)
+            yield from self._events(last)
+
+    def _found(self, detail: str, at: float, invariant: str = "V12") -> Violation:
+        return Violation(invariant, self._host, detail, at - self._begin)
+
+    def _copies(self, name: str, listing: Asked, later: Sequence[Asked]) -> Iterator[Violation]:
+        """At any time the copies are the first of the records to be copied, each once, in their order."""
+        router = ROUTERS[name]
+        source = next((each for each in later if each.path == router["source"]), None)
+        if source is None or any(listing.asked_at <= at <= source.answered_at for at in self._losses):
+            return
+        wanted = [each.number for each in _selected(router, source)]
+        copies = [each.number for each in _copied(router, listing)]
+        if copies != wanted[: len(copies)]:
+            detail = f"{router['dest']} has {_some(copies, wanted)} from {router['source']}, by {name}"
+            yield self._found(detail, listing.answered_at)
+
+    def _at_rest(self, last: dict[str, Asked]) -> Iterator[Violation]:
+        """At rest every record that is to be copied is copied."""
+        for name, router in ROUTERS.items():
+            if name in _CYCLES or router["source"] == GROUP_TOPIC:
+                continue
+            source, dest = last[router["source"]], last[router["dest"]]
+            wanted, copies = _selected(router, source), _copied(router, dest)
+            numbers = [each.number for each in wanted], [each.number for each in copies]
+            if numbers[0] != numbers[1]:
+                detail = f"at rest {router['dest']} has {_some(*reversed(numbers))} from {router['source']}, by {name}"
+                yield self._found(detail, dest.answered_at)
+            seqs = {each.number: each.seq for each in wanted}
+            for each in copies:
+                if each.stamp is not None and each.stamp["source_seq"] != seqs.get(each.number):
+                    detail = f"{router['dest']}: record {each.number} names {each.stamp}, and has seq"
+                    yield self._found(f"{detail} {seqs.get(each.number)}", dest.answered_at)
+                    break
+
+    def _hops(self, last: dict[str, Asked]) -> Iterator[Violation]:
+        """A record of a cycle is copied a certain number of times, over restarts too."""
+        there, back = (Counter(each.number for each in records_of(last[topic])) for topic in ("hops-b", "hops-a"))
+        for number, count in back.items():
+            if (there[number], count) != (HOPS // 2, HOPS // 2 + 1):
+                detail = f"record {number} is {count} times in hops-a, and {there[number]} times in hops-b"
+                yield self._found(detail, last["hops-b"].answered_at)
+                return
+
+    def _events(self, last: dict[str, Asked]) -> Iterator[Violation]:
+        """The copies of the group's events are its last ones, with all that were acknowledged since the router."""
+        copies = [each.number for each in records_of(last[FROM_GROUP])]
+        wanted = [each.number for each in records_of(last[GROUP_TOPIC])]
+        at = last[FROM_GROUP].answered_at
+        if copies != wanted[len(wanted) - len(copies) :]:
+            yield self._found(f"{FROM_GROUP} has {_some(copies[::-1], wanted[::-1])}, from its end", at)
+        begun = max(asked.answered_at for asked in self._routers)
+        for emit in self._emits:
+            new = [each["id"] for each in emit.answer["results"] if each["result"] == "new"]
+            missing = set(new) - set(copies)
+            if missing and emit.asked_at > begun:
+                yield self._found(f"{FROM_GROUP} lacks {min(missing)}, emitted after the router began", at)
+                return
+
+    def _acknowledged(self, last: dict[str, Asked]) -> Iterator[Violation]:
+        """V3: without a power loss, the topics have what was acknowledged; each record once in the topics of loops."""
+        for topic in WRITTEN:
+            listed = Counter(each.number for each in records_of(last[topic]))
+            twice = [number for number, count in listed.items() if count > 1 and topic != "hops-a"]
+            if twice:
+                yield self._found(f"{topic} has record {twice[0]} {listed[twice[0]]} times", last[topic].answered_at)
+            if self._losses:
+                continue
+            for write in self._writes:
+                numbers = [each["data"]["number"] for each in write.question["records"]]
+                if write.path.endswith(f"/{topic}") and not set(numbers) <= listed.keys():
+                    detail = f"{topic}: record {numbers[0]} acknowledged and lost"
+                    yield self._found(detail, last[topic].answered_at, "V3")
+
+
+def records_of(listing: Asked) -> list[CopiedRecord]:
+    """Return the records of a listing, in their order."""
+    found = []
+    for each in listing.answer["records"]:
+        data, meta = each["data"], each.get("meta") or {}
+        number, first = (meta["id"], GROUP_TOPIC) if "id" in meta else (data["number"], data["first"])
+        found.append(CopiedRecord(number, first, each.get("$tag", ""), each["$seq"], meta.get("_topics_router")))
+    return found
+
+
+def _selected(router: dict[str, Any], source: Asked) -> list[CopiedRecord]:
+    """Return the records of a source that a router copies; of a loop, only those that were first written there."""
+    found = records_of(source)
+    if "filter" in router:
+        found = [each for each in found if each.tag.startswith(FILTERED[2].rstrip("*"))]
+    if (router["source"], router["dest"]) in _LOOPS:
+        found = [each for each in found if each.first == router["source"]]
+    return found
+
+
+def _copied(router: dict[str, Any], dest: Asked) -> list[CopiedRecord]:
+    """Return the records of a destination that a router has copied."""
+    found = records_of(dest)
+    several = [each for each in ROUTERS.values() if each["dest"] == router["dest"]]
+    if len(several) > 1 or (router["source"], router["dest"]) in _LOOPS:
+        found = [each for each in found if each.first == router["source"]]
+    return found
+
+
+def _some(copies: list[Any], wanted: list[Any]) -> str:
+    at = next((at for at, (one, other) in enumerate(zip(copies, wanted, strict=False)) if one != other), None)
+    if at is None:
+        return f"{len(copies)} records of {len(wanted)}"
+    return f"record {copies[at]} in the place of {wanted[at]}"

@@ -1,0 +1,222 @@
+"""Checks of watches: a reader gets every record above its start, in order, and learns of each loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from eventd.simulation.checks.violation import Violation
+from eventd.simulation.load.watches import GROUP_TOPIC, SESSION, WATCH, WATCHED, WRITERS, places_of, watched_record
+from eventd.simulation.world.event_stream import SentEvent
+from eventd.simulation.world.journal import Asked, Journal
+
+SOON_SECONDS: Final = 5.0
+"""Seconds within which a reader that reads gets what was acknowledged."""
+_OK: Final = 200
+
+
+class WatchSession:
+    """A session by its answers: which `starts` its next stream may have in each topic, and the ids that it has sent.
+
+    `begin` are the starts of the session itself; `ids` are the seqs of the ids that arrived.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.without = asked.question.get("node", "")
+        self.starts = {name: {each["from_seq"]} for name, each in asked.answer["topics"].items()}
+        self.ids: dict[str, dict[str, int]] = {}
+
+    def begin_stream(self, stream: Asked) -> None:
+        """Change the starts as a stream does; one that was not answered may have been begun or not."""
+        seqs = self.ids.get(stream.question["last_id"])
+        if seqs is None:
+            seqs = places_of(stream.question["last_id"])  # beyond what was sent: the node may not follow
+            for name, ahead in seqs.items():
+                reached = max((each.get(name, 0) for each in self.ids.values()), default=0)
+                self.starts[name] = self.starts[name] | set(range(reached, ahead))
+            return
+        for name, seq in seqs.items():
+            self.starts[name] = {seq} if stream.status == _OK else self.starts[name] | {seq}
+
+
+class WatchReference:
+    """What must be true of the streams that the readers at one node were sent."""
+
+    def __init__(self, journal: Journal, host: str, begin: float) -> None:
+        self._host = host
+        self._begin = begin
+        own = [asked for asked in journal.asked if asked.host == host]
+        self._streams = [asked for asked in own if asked.kind == WATCH]
+        self._sessions = {asked.answer["wid"]: WatchSession(asked) for asked in own if _is_session(asked)}
+        self._writes = [asked for asked in own if asked.kind == "watched write" and asked.is_good]
+        self._changes = [(at, what) for at, what, machine in journal.changes if machine == host]
+        self._known: dict[tuple[int, str, int], Any] = {}  # what a seq of an era has: a number or the id of an event
+        self._passed: list[tuple[int, range, WatchSession, float]] = []  # what was left out for a reader
+        self._last_era: dict[str, int] = {}  # of the last stream of each reader
+
+    def violations(self) -> Iterator[Violation]:
+        """Yield what is wrong."""
+        for write in self._writes:
+            numbers = [each["data"]["number"] for each in write.question["records"]]
+            for seq, number in zip(write.answer["seqs"], numbers, strict=True):
+                yield from self._know(self._era(write), WATCHED, seq, number, write.answered_at)
+        for stream in self._streams:
+            session = self._sessions[stream.question["wid"]]
+            session.begin_stream(stream)
+            yield from _StreamReading(self, stream, session).violations()
+            if any(event.id for event in stream.answer[1]):
+                self._last_era[stream.question["lane"]] = self.era_at(stream.asked_at)
+            yield from self._late(stream)
+        yield from self._left_out()
+
+    def found(self, detail: str, at: float, invariant: str = "V14") -> Violation:
+        """Return a violation at a time of the loop."""
+        return Violation(invariant, self._host, detail, at - self._begin)
+
+    def era_at(self, at: float) -> int:
+        """Return after how many losses or new epochs a time is; between two of them a seq has one record."""
+        return sum(when <= at for when, what in self._changes if what in ("power", "epoch"))
+
+    def is_renewed(self, stream: Asked, session: WatchSession) -> bool:
+        """Return whether the seqs with which a session was begun may be of an earlier epoch."""
+        known = self._last_era.get(stream.question["lane"], self.era_at(session.asked.answered_at))
+        return known < self.era_at(session.asked.answered_at)
+
+    def _era(self, asked: Asked) -> int:
+        """Return the era of an answer; -1 if it is not certain."""
+        begun, ended = self.era_at(asked.asked_at), self.era_at(asked.answered_at)
+        return begun if begun == ended else -1
+
+    def _know(self, era: int, topic: str, seq: int, content: Any, at: float) -> Iterator[Violation]:
+        before = self._known.setdefault((era, topic, seq), content)
+        if era >= 0 and before != content:
+            yield self.found(f"{topic}: seq {seq} is {content}, and was {before} in the same epoch", at, "V7")
+
+    def take(self, stream: Asked, event: SentEvent) -> Iterator[Violation]:
+        """Yield what is wrong with the contents of records that were sent."""
+        topic = event.data["topic"]
+        era = self.era_at(stream.asked_at)
+        era = era if era == self.era_at(event.at) else -1
+        for each in event.data["records"]:
+            content = each["meta"]["id"] if topic == GROUP_TOPIC else each["data"]["number"]
+            if topic == WATCHED and each["data"] != watched_record(content)["data"]:
+                yield self.found(f"{topic}: seq {each['$seq']} has other data than was written", event.at, "V7")
+            yield from self._know(era, topic, each["$seq"], content, event.at)
+
+    def leave_out(self, stream: Asked, seqs: range, session: WatchSession, at: float) -> None:
+        """Note seqs that a reader was not sent: they must be of the writer that it leaves out."""
+        self._passed.append((self.era_at(stream.asked_at), seqs, session, at))
+
+    def _left_out(self) -> Iterator[Violation]:
+        for era, seqs, session, at in self._passed:
+            for seq in seqs:
+                number = self._known.get((era, WATCHED, seq))
+                if number is not None and f"writer-{number % WRITERS}" != session.without:
+                    yield self.found(f"{WATCHED}: seq {seq} is record {number}, and was not sent", at)
+                    return
+
+    def _late(self, stream: Asked) -> Iterator[Violation]:
+        """A stream has what was acknowledged, as soon as it can, unless something happens to the node."""
+        if stream.question["pause"] or stream.status != _OK:
+            return
+        events = [event for event in stream.answer[1] if event.id]
+        ends = [event.at for event in events if event.kind == "caught-up" and event.data["topic"] == WATCHED]
+        if not ends:
+            return
+        reached = [(event.at, places_of(event.id)[WATCHED]) for event in events]
+        for write in self._writes:
+            since = max(write.answered_at, ends[0])
+            until = since + SOON_SECONDS
+            if until > stream.answered_at or self._era(write) != self.era_at(until):
+                continue
+            if any(write.asked_at - SOON_SECONDS <= at <= until for at, _ in self._changes):
+                continue
+            if max((seq for at, seq in reached if at <= until), default=0) < write.answer["last_seq"]:
+                detail = f"{WATCHED}: seq {write.answer['last_seq']} was acknowledged, and not sent"
+                yield self.found(detail, until)
+                return
+
+
+class _StreamReading:
+    """Follows one stream: each of its events begins where the one before it has ended."""
+
+    def __init__(self, reference: WatchReference, stream: Asked, session: WatchSession) -> None:
+        self._reference = reference
+        self._stream = stream
+        self._session = session
+        self._places = {name: set(seqs) for name, seqs in session.starts.items()}
+
+    def violations(self) -> Iterator[Violation]:
+        """Yield what is wrong."""
+        for event in self._stream.answer[1]:
+            match event.kind:
+                case "record":
+                    yield from self._record(event)
+                case "tombstone":
+                    yield from self._tombstone(event)
+                case "caught-up":
+                    yield from self._advance(event, event.data["head_seq"], ())
+                case "topic-deleted":
+                    yield self._reference.found(f"{event.data['topic']} was not deleted", event.at)
+            if event.id and event.kind != "error":
+                yield from self._keep(event)
+
+    def _record(self, event: SentEvent) -> Iterator[Violation]:
+        data = event.data
+        topic = data["topic"]
+        self._pass_over(event, topic, data["from_seq"])
+        if data["from_seq"] not in self._places[topic]:
+            detail = f"{topic}: records after {data['from_seq']}, and not after {_some(self._places[topic])}"
+            yield self._reference.found(detail, event.at)
+        self._places[topic] = {data["from_seq"]}
+        yield from self._advance(event, data["to_seq"], [each["$seq"] for each in data["records"]])
+        yield from self._reference.take(self._stream, event)
+
+    def _pass_over(self, event: SentEvent, topic: str, seq: int) -> None:
+        """Note that the node has passed over records that are left out for the reader, without an event."""
+        before = max(self._places[topic])
+        if self._session.without and topic == WATCHED and seq > before:
+            self._reference.leave_out(self._stream, range(before + 1, seq + 1), self._session, event.at)
+            self._places[topic] = {seq}
+
+    def _advance(self, event: SentEvent, upto: int, seqs: Any) -> Iterator[Violation]:
+        """Continue to a seq with these records: whatever else is before it must be left out for the reader."""
+        topic, places = event.data["topic"], self._places[event.data["topic"]]
+        self._places[topic] = {upto}
+        if upto in places and not seqs:
+            return
+        between = range(min(max(places), upto) + 1 if not seqs else min(places) + 1, upto + 1)
+        missing = [seq for seq in between if seq not in set(seqs)]
+        if list(seqs) != sorted(set(seqs)) or not set(seqs) <= set(between):
+            yield self._reference.found(f"{topic}: seqs {list(seqs)[:5]} to {upto}, after {_some(places)}", event.at)
+        if not missing:
+            return
+        if not self._session.without or topic != WATCHED:
+            detail = f"{topic}: seq {missing[0]} is missing after {_some(places)}, to {upto}"
+            yield self._reference.found(detail, event.at)
+        for seq in missing:
+            self._reference.leave_out(self._stream, range(seq, seq + 1), self._session, event.at)
+
+    def _tombstone(self, event: SentEvent) -> Iterator[Violation]:
+        if not self._reference.is_renewed(self._stream, self._session):
+            yield self._reference.found(f"a tombstone without a loss: {event.data}", event.at, "V10")
+        self._places[event.data["topic"]] = {event.data["earliest_seq"] - 1}
+
+    def _keep(self, event: SentEvent) -> Iterator[Violation]:
+        """The id of an event never names a place that was not sent."""
+        seqs = places_of(event.id)
+        for name, seq in seqs.items():
+            self._pass_over(event, name, seq)
+            if seq not in self._places[name]:
+                detail = f"{name}: the id names seq {seq}, and {_some(self._places[name])} was sent"
+                yield self._reference.found(detail, event.at)
+        self._session.ids[event.id] = seqs
+
+
+def _is_session(asked: Asked) -> bool:
+    return asked.kind == SESSION and asked.is_good
+
+
+def _some(places: set[int]) -> str:
+    return str(min(places)) if len(places) == 1 else f"{min(places)} to {max(places)}"

@@ -1,0 +1,145 @@
+"""Clients that publish to a topic and follow it over one WebSocket, and continue after what they were sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from eventd.simulation.load.step import UNIT, LoadKind, LoadStep
+from eventd.simulation.world.journal import Asked
+from eventd.simulation.world.requests import ApiClient
+from eventd.simulation.world.streams import Stream
+from eventd.simulation.world.topology import Topology
+from eventd.simulation.world.web_socket import SocketMessage, WebSocketClient, open_socket
+from eventd.simulation.world.world import SimulatedWorld
+
+SOCKET: Final = "socket"
+"""The kind of journal entry of a connection: its question is the begin, and its answer are the messages."""
+PUBLISH: Final = "publish"
+"""The kind of journal entry of a batch that was acknowledged."""
+PUBLISHED: Final = "published"
+"""The topic that is published to and followed."""
+_CONFIG: Final = {"durability": "fsync", "idempotency_window_ms": 86_400_000}
+_CONNECT_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 10.0
+_PAUSE: Final = 0.3
+
+
+class Sockets(LoadKind):
+    """The load of one client of a WebSocket at each node."""
+
+    name = SOCKET
+
+    def draw(self, stream: Stream, topology: Topology, host: str, seconds: float) -> Iterator[LoadStep]:
+        at = stream.uniform(0.0, 1.0)
+        first = 0
+        while at < seconds:
+            lasts = stream.choice((0.5, 2.0, 6.0)) * stream.uniform(0.5, 1.5)
+            counts = [stream.choice((1, 2, 10)) for _ in range(stream.randint(1, 8))]
+            data = {UNIT: str(first), "first": first, "counts": counts, "seconds": lasts}
+            yield LoadStep(round(at, 6), self.name, host, {**data, "limit": stream.choice((2, 1000))})
+            first += sum(counts)
+            at += lasts + stream.expovariate(2.0)
+
+    async def perform(self, world: SimulatedWorld, client: ApiClient, step: LoadStep) -> None:
+        """Publish all batches, over as many connections as it takes, and follow the topic until the time is over."""
+        data = step.data
+        until = world.loop.time() + data["seconds"]
+        batches = [*_batches(data["first"], data["counts"])]
+        for _ in range(_most_connections(data["seconds"])):
+            left = until - world.loop.time()
+            if left <= 0 and not batches:
+                return
+            after = _reached(world, client)
+            batches = await _converse(world, client, batches, after, data["limit"], max(left, _PAUSE), data[UNIT])
+            await world.loop.pause(_PAUSE)
+
+    async def look(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
+        """Follow the whole topic to its end."""
+        await _converse(world, client, [], 0, 1000, _LOOK_SECONDS, "", until_end=True)
+        last = next(each for each in reversed(world.journal.of(SOCKET)) if each.host == client.machine.name)
+        ops = {message.data["op"] for message in last.answer}
+        return "caught_up" in ops or any(message.data.get("code") == "topic_not_found" for message in last.answer)
+
+
+def _most_connections(seconds: float) -> int:
+    return 20 + round(seconds / _PAUSE)
+
+
+def _batches(first: int, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first number of each batch, and how many records it has."""
+    for count in counts:
+        yield first, count
+        first += count
+
+
+def published_record(number: int) -> dict[str, Any]:
+    """Return the data of the record with a number, which is unique at its node."""
+    return {"number": number, "text": "x" * (number * 31 % 500)}
+
+
+async def _converse(
+    world: SimulatedWorld,
+    client: ApiClient,
+    batches: list[tuple[int, int]],
+    after: int,
+    limit: int,
+    seconds: float,
+    unit: str,
+    *,
+    until_end: bool = False,
+) -> list[tuple[int, int]]:
+    """Follow the topic after a seq over one connection, and publish; return the batches without an acknowledgement."""
+    loop, begun = world.loop, world.loop.time()
+    made: WebSocketClient | None = None
+    with suppress(OSError):
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            made = await open_socket(loop, client.machine)
+    if made is not None:
+        for first, count in batches:  # a batch that was written before is not written again
+            made.send(_command(first, count))
+        made.send({"op": "subscribe", "topic": PUBLISHED, "from_seq": after, "limit": limit})
+        while not made.over.done() and loop.time() < begun + seconds:
+            if until_end and any(each.data["op"] in ("caught_up", "error") for each in made.messages):
+                break
+            await loop.pause(0.1)
+        made.close()
+    status, messages = (0, []) if made is None else (made.status, made.messages)
+    host = client.machine.name
+    acks = [each for each in messages if each.data["op"] == "ack"]
+    for message in acks:
+        world.journal.add(Asked(PUBLISH, host, begun, message.at, 200, message.data["request_id"], message.data))
+    done = {each.data["request_id"] for each in acks}
+    left = [batch for batch in batches if batch[0] not in done]
+    name = f"{SOCKET} {unit}" if unit and not left else ""
+    question = {"after": after, "sent": [first for first, _ in batches], "looks": until_end}
+    status = 200 if status == 101 else status
+    world.journal.add(Asked(SOCKET, host, begun, loop.time(), status, question, messages, unit=name))
+    return left
+
+
+def _command(first: int, count: int) -> dict[str, Any]:
+    records = [{"data": published_record(number)} for number in range(first, first + count)]
+    command: dict[str, Any] = {"op": "publish", "request_id": first, "topic": PUBLISHED, "records": records}
+    return {**command, "config": _CONFIG, "idempotency_key": f"published {first}"}
+
+
+def _reached(world: SimulatedWorld, client: ApiClient) -> int:
+    """Return the seq up to which the client was sent the topic."""
+    for asked in reversed(world.journal.asked):
+        is_own = asked.kind == SOCKET and asked.host == client.machine.name and not asked.question["looks"]
+        if is_own and (places := [*places_of(asked.answer)]):
+            return places[-1]
+    return 0
+
+
+def places_of(messages: Sequence[SocketMessage]) -> Iterator[int]:
+    """Yield the seqs that the messages of a connection have led to."""
+    for message in messages:
+        match message.data["op"]:
+            case "record":
+                yield message.data["to_seq"]
+            case "tombstone":
+                yield message.data["earliest_seq"] - 1

@@ -1,0 +1,103 @@
+"""The client's end of a WebSocket: it sends commands as text, and keeps what it was sent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+
+from eventd.simulation.world.loop import VirtualLoop
+from eventd.simulation.world.machine import API_PORT, Machine
+
+_TEXT: Final = 1
+_PING: Final = 9
+_PONG: Final = 10
+_CLOSE: Final = 8
+_FINAL: Final = 0x80
+_MASK: Final = b"mask"
+"""What every frame of this client is masked with."""
+
+
+class SocketMessage(NamedTuple):
+    """A message, when it had arrived."""
+
+    at: float
+    data: dict[str, Any]
+
+
+class WebSocketClient(asyncio.Protocol):
+    """One connection. `status` is 0 without an answer to the request; `messages` are what the node has sent since."""
+
+    def __init__(self, loop: VirtualLoop, head: bytes) -> None:
+        self.status = 0
+        self.messages: list[SocketMessage] = []
+        self.over: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._head = head
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._head)
+
+    def send(self, command: dict[str, Any]) -> None:
+        """Send a command."""
+        self._write(_TEXT, msgspec.json.encode(command))
+
+    def close(self) -> None:
+        """Hang up, whatever is still on its way."""
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if not self.status:
+            head, end, rest = self._received.partition(b"\r\n\r\n")
+            if not end:
+                return
+            self.status, self._received = int(head.split()[1]), rest
+        while (found := _frame(self._received)) is not None:
+            kind, payload, self._received = found
+            if kind == _TEXT:
+                self.messages.append(SocketMessage(self._loop.time(), msgspec.json.decode(payload)))
+            elif kind == _PING:
+                self._write(_PONG, payload)
+            elif kind == _CLOSE:
+                self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def _write(self, kind: int, payload: bytes) -> None:
+        size = len(payload)
+        if size < 126:
+            head = bytes([_FINAL | kind, _FINAL | size])
+        elif size < 1 << 16:
+            head = bytes([_FINAL | kind, _FINAL | 126]) + size.to_bytes(2, "big")
+        else:
+            head = bytes([_FINAL | kind, _FINAL | 127]) + size.to_bytes(8, "big")
+        masks = _MASK * (size // len(_MASK) + 1)
+        masked = int.from_bytes(payload, "big") ^ int.from_bytes(masks[:size], "big")
+        self._transport.write(head + _MASK + masked.to_bytes(size, "big"))
+
+
+def _frame(data: bytes) -> tuple[int, bytes, bytes] | None:
+    """Return the kind and the payload of the first frame of a server, and what follows it; None if it is not whole."""
+    if len(data) < 2:
+        return None
+    size, begin = data[1], 2
+    if size >= 126:
+        begin = 4 if size == 126 else 10
+        size = int.from_bytes(data[2:begin], "big")
+    if len(data) < begin + size:
+        return None
+    return data[0] & 0x0F, data[begin : begin + size], data[begin + size :]
+
+
+async def open_socket(loop: VirtualLoop, machine: Machine) -> WebSocketClient:
+    """Return a WebSocket of the topics API that was asked for. Raises OSError."""
+    head = f"GET /v0/ws HTTP/1.1\r\nHost: {machine.address}:{API_PORT}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: c2ltdWxhdGVkIHNvY2tldA==\r\n\r\n"
+    _, made = await loop.create_connection(lambda: WebSocketClient(loop, head.encode()), machine.address, API_PORT)
+    return cast(WebSocketClient, made)
