@@ -18,7 +18,7 @@ from eventd.simulation.world.world import SimulatedWorld
 
 SEEDS = (2, 3, 5, 6, 7, 10)
 """Short runs that together have every kind of fault."""
-FRESH = [1000 * date.today().toordinal() + number for number in range(6)]
+FRESH = [1000 * date.today().toordinal() + number for number in range(4)]
 """Other runs each day."""
 KEPT = sorted(Path(__file__).with_name("kept").glob("*.json"))
 """Small plans that violated an invariant, each with that and with the title of the commit that fixed it."""
@@ -67,7 +67,8 @@ def test_an_idle_node_takes_few_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_each_shape_carries_every_event(shape: str, tmp_path: Path) -> None:
-    plan = next(plan for plan in map(draw_plan, range(1000)) if plan.topology.shape == shape and len(plan.load) < 40)
+    plans = (draw_plan(seed, ["emit"]) for seed in range(1000))
+    plan = next(plan for plan in plans if plan.topology.shape == shape and len(plan.load) < 40)
     result = play(plan, within=tmp_path)
     assert result.violations == []
     assert result.delivered
