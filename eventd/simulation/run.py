@@ -26,6 +26,7 @@ from eventd.simulation.checks.rest import NoRest, await_rest, list_all
 from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import losable_epochs
 from eventd.simulation.checks.violation import Violation
+from eventd.simulation.faults.fault import FaultKind
 from eventd.simulation.faults.inflict import Misfortune, NoStart
 from eventd.simulation.faults.operator import compare_links, pull_lost
 from eventd.simulation.faults.pairs import pairs_that_met
@@ -45,6 +46,8 @@ _ROLLED_BACK = "eventd.history: history finding: rolled_back "
 """What is logged of a node that was restored, before its name."""
 _OLDER_COPY = "eventd.history: history is an older copy: "
 """What a node that was restored logs of itself, before the name of the peer that has shown it."""
+_REFUSED_TILES = "eventd.history: history tiles refused: "
+"""What is logged of an answer with a changed bit, before the name of the peer that sent it."""
 LEAST_ACKNOWLEDGED = 0.8
 """The share of the planned units that must be acknowledged for a run to count."""
 
@@ -195,6 +198,7 @@ class SimulationRun:
         restored = [name for name in nodes if self.world.journal.is_restored(name)]
         true = [f"{_ROLLED_BACK}{name}" for name in restored]
         true += [f"{_OLDER_COPY}{peer}" for peer in nodes if restored]
+        true += [f"{_REFUSED_TILES}{peer}" for peer in nodes if FaultKind.FLIP in self.misfortune.inflicted]
         if not self.misfortune.bad_disks:
             yield from (Violation("V31", "all", text, at) for text in errors if text not in true)
 
