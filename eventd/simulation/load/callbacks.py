@@ -32,7 +32,7 @@ _UNWILLING: Final = (*(500, 503, 503, 429, 404, 0, 0, -1), *REFUSING)
 _SECONDS: Final = (0.0, 0.02, 0.4)
 
 
-class Callbacks(LoadKind):
+class CallbackLoad(LoadKind):
     """The load of a callback at each node: the events are those of the emits."""
 
     name = "callback"
@@ -46,7 +46,7 @@ class Callbacks(LoadKind):
 
     async def perform(self, world: SimulatedWorld, client: ApiClient, step: LoadStep) -> None:
         data = step.data
-        receiver = Receiver(world, client, data, world.loop.time() - step.at + data["until"])
+        receiver = PlayedReceiver(world, client, data, world.loop.time() - step.at + data["until"])
         url = open_receiver(world.loop, world.network, client.life, receiver.take)
         spec: dict[str, Any] = {"source": {"groupRef": GROUP}, "match": {"types": [f"{MATCHED}*"]}, "url": url}
         spec |= {"format": data["format"], "from": "earliest", "allowPlain": True}
@@ -76,7 +76,7 @@ class Callbacks(LoadKind):
         return reply.is_good or reply.status == 404
 
 
-class Receiver:
+class PlayedReceiver:
     """The receiver of one node: it is unwilling at random until a time of the loop, and notes each message."""
 
     def __init__(self, world: SimulatedWorld, client: ApiClient, data: dict[str, Any], until: float) -> None:

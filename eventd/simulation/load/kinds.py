@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from eventd.simulation.load.callbacks import Callbacks
+from eventd.simulation.load.callbacks import CallbackLoad
 from eventd.simulation.load.declarations import Declarations
 from eventd.simulation.load.emits import Emits
 from eventd.simulation.load.follows import Follows
@@ -33,7 +33,7 @@ _OTHERS: Final[Sequence[LoadKind]] = (
     Sockets(),
     Routes(),
     Subscriptions(),
-    Callbacks(),
+    CallbackLoad(),
 )
 KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, *_OTHERS)}
 """The kinds of load by their names."""

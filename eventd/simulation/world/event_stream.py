@@ -25,7 +25,7 @@ class SentEvent(NamedTuple):
     data: Any
 
 
-class EventStream(asyncio.Protocol):
+class WatchStream(asyncio.Protocol):
     """One stream. `pause`: seconds for which it does not read after each piece. `status` is 0 without an answer."""
 
     def __init__(self, loop: VirtualLoop, pause: float = 0.0) -> None:
@@ -83,9 +83,9 @@ class EventStream(asyncio.Protocol):
         self.events.append(SentEvent(self._loop.time(), kind, fields.get(b"id", b"").decode(), data))
 
 
-async def open_stream(loop: VirtualLoop, machine: Machine, path: str, last_id: str, pause: float) -> EventStream:
+async def open_stream(loop: VirtualLoop, machine: Machine, path: str, last_id: str, pause: float) -> WatchStream:
     """Return a stream that was asked for. Raises OSError."""
-    _, made = await loop.create_connection(lambda: EventStream(loop, pause), machine.address, API_PORT)
+    _, made = await loop.create_connection(lambda: WatchStream(loop, pause), machine.address, API_PORT)
     head = f"GET {path} HTTP/1.1\r\nHost: {machine.address}:{API_PORT}\r\nAccept: text/event-stream\r\n"
     made.ask(f"{head}{f'Last-Event-ID: {last_id}{chr(13)}{chr(10)}' if last_id else ''}\r\n".encode())
-    return cast(EventStream, made)
+    return cast(WatchStream, made)
