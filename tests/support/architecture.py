@@ -518,7 +518,7 @@ RULES = [
         "a simulation runs without the machine's threads: take a ThreadFactory, or that of the database.",
         _only_in_programs("eventd.runtime.threads.THREADS"),
         {
-            "eventd/node/node.py": "a node that is no simulation runs on real threads",
+            "eventd/node/machine_access.py": "a node that is no simulation runs on real threads",
             "eventd/plugins/run/plugins.py": "tests of plugins alone leave it out; a node and a command pass theirs",
             "eventd/store/engine/database.py": "commands and tests leave it out; a node passes its own",
             "eventd/egress/transport/transport.py": "commands and tests leave it out; a node passes its own",

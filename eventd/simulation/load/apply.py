@@ -1,4 +1,4 @@
-"""Declarations that are made while the load goes on, again until the node has taken them."""
+"""Declarations that are made under way, again until the node has taken them."""
 
 from __future__ import annotations
 
