@@ -15,7 +15,7 @@ from random import Random
 from tests.chaos import disk_faults, namespaces
 from tests.chaos.kinds import NETWORK, NODE_FAULTS, OWN_DISK, PRELOADED, SERVER
 from tests.chaos.load import Ledger
-from tests.chaos.member import Member, freeze, is_ready
+from tests.chaos.member import Member, freeze, is_ready, revive
 from tests.chaos.mesh import Mesh
 from tests.chaos.plan import Fault
 from tests.chaos.preload import compiler
@@ -148,12 +148,13 @@ class Faults:
 
     def _freeze_holder(self, member: Member, fault: Fault) -> Steps:
         """Freeze the node that serves until the other one does: when it continues, it must end and write nothing."""
+        yield from until(member.ready, f"{member.name} to be ready")
         frozen = member.running
         other = next(each for each in member.instances if each is not frozen)
-        yield from until(lambda: other.process.running or other.process.start(), f"{other.name} to run")
         freeze(frozen, signal.SIGSTOP)
         end = time.monotonic() + _TAKEN_OVER_SECONDS
         while not is_ready(other) and time.monotonic() < end:
+            revive(other)  # it may have lost the claim to the other one a moment ago
             yield 0.1
         assert is_ready(other), f"{other.name} has not taken over from a frozen node:\n{other.process.log_tail()}"
         member.running = other

@@ -113,8 +113,7 @@ class Member:
         for each in self.instances:
             if not each.process.running:
                 assert self.is_pair, f"{self.name} ended:\n{each.process.log_tail()}"
-                each.process.wait_exit()
-                each.process.start()
+                revive(each)
         for each in self.instances:
             if is_ready(each):
                 self.running = each
@@ -161,6 +160,13 @@ class Member:
     def log(self) -> str:
         """Return what all processes of the node have logged."""
         return "".join(each.process.log() for each in self.instances)
+
+
+def revive(node: NodeProcess) -> None:
+    """Start the process again if it has exited by itself."""
+    if not node.process.running:
+        node.process.wait_exit()
+        node.process.start()
 
 
 def is_ready(node: NodeProcess) -> bool:

@@ -120,6 +120,9 @@ class Mesh:
             stack.callback(member.client.close)
 
     def _close(self) -> None:
+        for each in (each for member in self.members.values() if member.is_pair for each in member.instances):
+            if not each.process.running:
+                each.process.wait_exit()  # it lost its claim, which is no failure
         with redirect_stdout(StringIO()):  # it prints all logs, which are in the folder
             self.processes.close()
 
