@@ -313,6 +313,7 @@ def _run(request: Mapping[str, Any]) -> None:
         _start_server()
     gc.enable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a run of tests under `nohup` ignores it
     for number in request.get("ignored", ()):
         signal.signal(number, signal.SIG_IGN)
     os.umask(request["umask"])
