@@ -42,7 +42,9 @@ class AnswerReference:
         self._topology = topology
         self._begin = begin
         self._types: dict[str, str] = {}  # of events, by their ids
-        self._is_ordered = not (journal.of(DECLARE) or topology.speaks_v1)
+        # A relay does not send back what came through a node, which may have lost it with a restore, and has it later.
+        is_relayed_anew = bool(journal.restores) and any(link.relay for link in topology.links)
+        self._is_ordered = not (journal.of(DECLARE) or topology.speaks_v1 or is_relayed_anew)
         for asked in journal.of("emit"):
             self._take(asked)
 

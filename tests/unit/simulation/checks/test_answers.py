@@ -101,6 +101,15 @@ def test_a_restore_may_take_what_was_acknowledged_after_the_copy_and_nothing_els
     assert ("V4", "b") in found(known, a=listed("a-1", "a-3"), b=listed("a-1"))
 
 
+def test_the_order_at_a_restored_node_with_relays_is_not_judged() -> None:
+    known = journal(emitted("a-1"), emitted("a-2", at=2.0, answered=2.1, seq=2))
+    relayed = Topology("pair", ["a", "b"], [PlannedLink("a", "b", relay=True)])
+    final = {"a": listed("a-1", "a-2"), "b": listed("a-2", "a-1")}
+    assert [each.invariant for each in AnswerReference(known, relayed, 0.0).violations(final)] == ["V6"]
+    known.restores.append(Restore("b", copied_at=0.5, restored_at=3.0))
+    assert [*AnswerReference(known, relayed, 0.0).violations(final)] == []
+
+
 def test_a_restore_of_another_node_takes_nothing_here() -> None:
     known = journal(emitted("a-1"), emitted("a-2", at=2.0, answered=2.1, seq=2))
     known.restores.append(Restore("b", copied_at=1.5, restored_at=3.0))
