@@ -178,8 +178,8 @@ def seeded_bugs(found: Figures | None) -> Iterator[str]:
     """Yield which seeded bugs are found, and by what."""
     yield (
         "That the checks can fail: `make seeded-bugs` puts each of these bugs into the product, and looks whether it is"
-        " found. `Runs` is the median of several searches in the simulation, each with up to 200 runs. Five bugs are"
-        " replayed with each run of the tests.\n"
+        " found. `Runs` are those of the simulation until it was found: the median, if there were several searches. A"
+        " search has at most 200 runs. Five bugs are replayed with each run of the tests.\n"
     )
     if found is None:
         yield _NONE
