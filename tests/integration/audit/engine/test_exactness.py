@@ -31,7 +31,7 @@ MANY = {"events": 1300, "span": 6 * HOUR}
 def audited(folder: Path, settings: FullSettings) -> tuple[Report, Truth]:
     truth = generate(settings, str(folder / "lake"))
     asked = AuditRequest(lake=str(folder / "lake"), out=str(folder / "out"))
-    return run_audit(asked), truth
+    return run_audit(asked, cores=2), truth
 
 
 def what(finding: Finding) -> tuple[object, ...]:
@@ -61,6 +61,11 @@ def test_faults_of_every_kind_are_told_apart(tmp_path: Path) -> None:
     require_exact(report, truth)
     assert report.totals.by_kind.keys() == GENERATED
     assert report.totals.completeness is None, "what the damaged books would say is not known"
+    for cores in (1, 3):
+        asked = AuditRequest(lake=str(tmp_path / "lake"), out=str(tmp_path / f"by-{cores}"))
+        other = run_audit(asked, cores=cores)
+        assert (other.verdict, other.totals, other.findings) == (report.verdict, report.totals, report.findings)
+        assert (other.pairs, other.hours, other.troubles) == (report.pairs, report.hours, report.troubles)
 
 
 def test_what_is_no_fault_is_counted_as_what_it_is(tmp_path: Path) -> None:
