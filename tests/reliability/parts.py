@@ -200,8 +200,8 @@ def seeded_bugs(found: Figures | None) -> Iterator[str]:
     caught = sum(bool(each["ways"]) for each in found["bugs"])
     yield f"\n{caught} of {len(found['bugs'])} are found. {ran(found)}"
     yield (
-        "\nTests and models show two more properties under these names: V11, only one step from a position of a cursor is"
-        " stored; V38, a backup is whole."
+        "\nTests and models show two more properties under these names: V11, only one step from a position of a cursor"
+        " is stored; V38, a backup is whole."
     )
 
 
