@@ -65,12 +65,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 
 @pytest.fixture(scope="package")
-def examined() -> set[str]:
-    """What the pages are made of that axe has looked at."""
-    return set()
-
-
-@pytest.fixture(scope="package")
 def empty(shared: Processes) -> ConsoleNode:
     """A node with nothing to show."""
     return make_empty(shared)

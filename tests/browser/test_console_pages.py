@@ -18,7 +18,7 @@ SAME_EVERYWHERE = "/settings"
 
 
 def test_pages_with_nothing_to_show_fit_all_windows_and_break_no_rule_of_wcag_in_light_or_dark_colours(
-    visitor: Visitor, empty: ConsoleNode, examined: set[str]
+    visitor: Visitor, empty: ConsoleNode
 ) -> None:
     sign_in(with_axe(visitor), empty)
     found = {}
@@ -26,32 +26,32 @@ def test_pages_with_nothing_to_show_fit_all_windows_and_break_no_rule_of_wcag_in
         if path == SAME_EVERYWHERE:
             continue
         visitor.page.goto(empty.url(path))
-        found[path] = find_faults(visitor.page, examined, MAIN)
+        found[path] = find_faults(visitor.page, MAIN)
     assert _without_good(found) == {}
 
 
 def test_pages_with_everything_do_so_too_work_by_keyboard_and_are_whole_without_javascript(
-    visitors: Visitors, full: ConsoleNode, examined: set[str]
+    visitors: Visitors, full: ConsoleNode
 ) -> None:
     visitor, plain = sign_in(with_axe(visitors()), full), sign_in(visitors(javascript=False), full)
-    found, seen = {}, set[str]()
+    found, examined = {}, set[str]()
     for path in find_pages(plain, full):
         part = MAIN if found else ""  # the frame is the same on all pages: the first is looked at with it
         visitor.page.goto(full.url(path))
         # The questions before actions have one template: those that are made of the same parts differ in words alone.
         made_of = read_parts(visitor.page) if path.startswith("/do/") else path
-        if made_of in seen:
+        if made_of in examined:
             found[path] = find_wide(visitor.page)
         else:
-            seen.add(made_of)
-            found[path] = [*find_faults(visitor.page, examined, part), *_find_unreachable(visitor, part)]
+            examined.add(made_of)
+            found[path] = [*find_faults(visitor.page, part), *_find_unreachable(visitor, part)]
         _open_without_javascript(plain, full, path)
         assert _texts_of(plain) == _texts_of(visitor), path
     assert _without_good(found) == {}
 
 
 def test_pages_of_failures_do_so_too_and_nothing_that_a_name_or_a_payload_says_is_done(
-    visitors: Visitors, broken: ConsoleNode, examined: set[str]
+    visitors: Visitors, broken: ConsoleNode
 ) -> None:
     visitor, plain = sign_in(with_axe(visitors()), broken), sign_in(visitors(javascript=False), broken)
     visitor.page.on("dialog", lambda dialog: visitor.reports.append(f"a page opened a dialog: {dialog.message}"))
@@ -59,7 +59,7 @@ def test_pages_of_failures_do_so_too_and_nothing_that_a_name_or_a_payload_says_i
     found, shown = {}, ""
     for path in kinds:
         visitor.page.goto(broken.url(path))
-        found[path] = find_faults(visitor.page, examined, MAIN) if path != SAME_EVERYWHERE else []
+        found[path] = find_faults(visitor.page, MAIN) if path != SAME_EVERYWHERE else []
         shown += _read_harmless(visitor, path)
     for path in find_pages(plain, broken, of_each=2):
         if path not in kinds:

@@ -45,8 +45,7 @@ _FAINT = """() => {
 }"""
 _VIOLATIONS = "([part, options]) => axe.run(part || document, options).then((found) => found.violations)"
 _PARTS = """() => [...new Set([...document.querySelectorAll("#main *")].map((one) => [one.tagName, one.type ?? "",
-    ...["class", "role", "required"].map((name) => one.getAttribute(name)), !one.textContent.trim(),
-    ...one.getAttributeNames().sort()].join(" ")))].sort().join("\\n")"""
+    ...["class", "role", "required"].map((name) => one.getAttribute(name))].join(" ")))].sort().join("\\n")"""
 MAIN = "#main"
 """What differs from page to page: the frame around it has most of the places for the focus, and half of what axe looks
 at."""
@@ -83,19 +82,14 @@ _WATCH_FOCUS = """(part) => {
 take as long as the press."""
 
 
-def find_faults(page: Page, examined: set[str], part: str = "") -> list[str]:
+def find_faults(page: Page, part: str = "") -> list[str]:
     """Return the faults of an open page in all windows, in light and in dark colours. See `with_axe`.
 
     axe looks only at the `part` with this selector, at the whole page without one, in the size and the colours that it
-    has; afterwards they are those of a new visitor. It looks once at what is made of the same parts: `examined` keeps
-    these.
+    has; afterwards they are those of a new visitor.
     """
-    window, made_of = page.viewport_size, read_parts(page)
-    if part and made_of in examined:
-        found = [f"light, too little contrast: {one}" for one in find_faint(page)]
-    else:
-        examined.add(made_of)
-        found = [f"light: {one}" for one in find_violations(page, part)]
+    window = page.viewport_size
+    found = [f"light: {one}" for one in find_violations(page, part)]
     page.emulate_media(color_scheme="dark")
     found += [f"dark, too little contrast: {one}" for one in find_faint(page)]
     for width in WIDTHS:
@@ -135,8 +129,7 @@ def find_faint(page: Page) -> list[str]:
 
 
 def read_parts(page: Page) -> str:
-    """Return what the main part of an open page is made of: each combination of tag, type, class, role and names of
-    attributes, with or without a text, once."""
+    """Return what the main part of an open page is made of: each combination of tag, type, class and role once."""
     parts: str = page.evaluate(_PARTS)
     return parts
 
