@@ -98,7 +98,11 @@ def require_the_same(federation: Federation, lake: Path, spark: SparkSession) ->
 def mixed_federation(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Federation:
     """The same federation; `b` has its database on Postgres."""
     urls = {"b": postgres_server.create_database()}
-    return asyncio.run(run_federation(tmp_path_factory.mktemp("mixed"), urls, postgres_server.copy_database))
+
+    def copy(url: str) -> str:
+        return postgres_server.create_database(like=url)
+
+    return asyncio.run(run_federation(tmp_path_factory.mktemp("mixed"), urls, copy))
 
 
 @pytest.mark.parametrize("damage", cases(*ON_POSTGRES))
