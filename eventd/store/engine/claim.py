@@ -47,7 +47,7 @@ SELECT coalesce(a.application_name, ''), a.pid,
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND ((l.classid::bigint << 32) | l.objid::bigint) = %s
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = %s AND (l.mode = 'ExclusiveLock' OR %s)
 ORDER BY 1
 """
 _END_SILENT = """
@@ -84,8 +84,9 @@ def read_claims(conn: DatabaseConnection) -> list[str]:
     return [_who(holder.name) for holder in _holders(conn.driver, SERVE_LOCK)]
 
 
-def _holders(driver: Any, lock: int) -> list[ClaimHolder]:
-    return [ClaimHolder(*row) for row in driver.execute(_HELD, (lock,)).fetchall()]
+def _holders(driver: Any, lock: int, *, shared: bool = True) -> list[ClaimHolder]:
+    """Return who holds a lock, also those that share it if `shared`."""
+    return [ClaimHolder(*row) for row in driver.execute(_HELD, (lock, shared)).fetchall()]
 
 
 def _who(name: str) -> str:
@@ -168,7 +169,8 @@ class DatabaseClaim:
 
     def _conflict(self) -> Conflict:
         mine = group_lock(self._group) if self._group else SERVE_LOCK
-        self.holders = _holders(self._session, mine) or _holders(self._session, SERVE_LOCK)
+        # Nodes of other groups share the database, and hold nothing of this one.
+        self.holders = _holders(self._session, mine) or _holders(self._session, SERVE_LOCK, shared=False)
         what = f"group {self._group} of the database" if self._group else "the database"
         return Conflict(
             f"{self.holder} serves {what} {self._label}",
@@ -219,7 +221,7 @@ class DatabaseClaim:
             return False
         except Conflict:
             lost = [holder for holder in self.holders if holder.name == self.name]
-            if not lost:
+            if self.holders and not lost:  # without any, the lock was released a moment ago
                 raise
             with suppress(DatabaseUnavailable):  # the server still considers the session alive that this node has lost
                 for holder in lost:

@@ -98,6 +98,22 @@ def test_a_refused_claim_holds_nothing_even_before_its_session_has_ended(
             assert holder(database) == "1 on m"
 
 
+def test_a_claim_that_was_released_a_moment_ago_is_taken_again_beside_a_node_of_another_group(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may end the lost session of a node between the refusal of the lock and the look at who holds it."""
+    with claim_on(postgres_url, "two", "2 on m"), closing(Database(postgres_url)) as database:
+        claim = database.claim("one", "1 on m")
+        assert claim is not None
+        with closing(claim):
+            with monkeypatch.context() as refusing:
+                refusing.setattr(claim, "_try_locks", lambda: False)
+                with pytest.raises(Conflict, match="another process serves group one"):
+                    claim.take()
+                assert not claim._retake(), "it tries again instead of giving up"
+            assert claim._retake()
+
+
 def test_databases_of_one_server_do_not_concern_each_other(postgres_url: str, postgres_server: object) -> None:
     from tests.support.postgres import PostgresServer
 
