@@ -25,7 +25,7 @@ AHEAD: Final = 2
 
 @dataclass(slots=True)
 class _Player:
-    """A process that plays seeds: those that it was given and has not answered, and the begin of its next answer."""
+    """A process that plays seeds, those that it was given and has not answered, and how its next answer begins."""
 
     process: subprocess.Popen[bytes]
     seeds: deque[int] = field(default_factory=deque)
@@ -76,6 +76,8 @@ def play_in_processes(seeds: Sequence[int], jobs: int, within: Path | None) -> I
                     player.seeds.popleft()
                     player.give(next(left, None))
                     yield line
+                if not player.seeds:  # there are no more for it: it may end before the others
+                    selector.unregister(key.fileobj)
 
 
 def _start(folder: str) -> _Player:
