@@ -89,8 +89,8 @@ async def until(
 
     Raises AssertionError, which names `what`, after `seconds` of real time.
 
-    The pauses between the calls grow to 20 ms, and to four times what a call takes: a test that waits must not keep the
-    core that it waits for busy.
+    The pauses between the calls grow to 20 ms, or to four times what a call takes, but to 250 ms at most: a test that
+    waits must not keep the core that it waits for busy.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from eventd.lake.copies import copies
 from eventd.lake.coverage import Span, choose, holes
@@ -37,9 +37,6 @@ from eventd.lake.storage import Storage, open_lake
 from eventd.lake.stored_files import StoredFile
 from eventd.lake.writer import Segment
 from eventd.runtime.clock import SECOND
-
-if TYPE_CHECKING:
-    pass
 
 
 class TroubleKind(StrEnum):

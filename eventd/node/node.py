@@ -288,7 +288,7 @@ class Node:
             self._dependencies.parsing,
             most_untrusted=max(settings.max_connections, MOST_UNTRUSTED),
         )
-        local = None if self._local is None else self._bind(self._local)
+        local = None if self._local is None else self._make_local_listener(self._local)
         callers = Callers(self.keys, limiter, local)
         self._workers.answer_with(VIEW, partial(answer_view, self.groups))
         v0 = self._make_v0(callers)
@@ -384,7 +384,7 @@ class Node:
         self.streams = streams
         streams.declare(self.reconciler.declared)  # what was declared while it started
 
-    def _bind(self, local: LocalSocket) -> LocalListener:
+    def _make_local_listener(self, local: LocalSocket) -> LocalListener:
         """Return the listener of the API on the local socket, which a whole node binds."""
         if self._share.is_whole:
             local.bind(self._chance)

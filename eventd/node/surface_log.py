@@ -16,7 +16,7 @@ from eventd.runtime.worker_share import Share
 from eventd.settings.model import Settings
 
 LINES_AT_ONCE: Final = 100
-"""Number of lines after which the event loop gets its turn: with a thousand subscribers there are many lines."""
+"""Number of lines after which the event loop runs other tasks: with a thousand subscribers there are many lines."""
 
 logger = logging.getLogger("eventd.routemaster")
 
@@ -28,7 +28,10 @@ Collect = Callable[[], Awaitable[Sequence[Metric]]]
 def chores(
     settings: Settings, share: Share, collect: Collect, figures: RoutemasterFigures, clock: Clock
 ) -> dict[str, Chore]:
-    """Return the chore that logs the metrics, by task name; empty if the surface is off, or another process has it."""
+    """Return the chore that logs the metrics, by task name.
+
+    Empty if the surface or its log is off, or if another process logs them.
+    """
     interval = settings.routemaster_metrics_interval
     if settings.routemaster_listen is None or not interval or not share.is_first:
         return {}
@@ -38,8 +41,7 @@ def chores(
 class SurfaceLog:
     """Logs metrics at an interval.
 
-    `names`: Routemaster's name of each metric that is logged, by its name
-    here without `_total`.
+    `names`: Routemaster's name of each metric that is logged, by its name here without `_total`.
     """
 
     def __init__(self, collect: Collect, names: Mapping[str, str], clock: Clock, seconds: float) -> None:

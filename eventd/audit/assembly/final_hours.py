@@ -18,7 +18,7 @@ from eventd.audit.assembly.assemble import StageResults
 from eventd.audit.assembly.tables import schemas
 from eventd.audit.report.report import Hour
 from eventd.audit.segments.cells import HOUR
-from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.segments.row_marks import PAIR, PairKey
 from eventd.audit.verdicts.pair_figures import HourKey
 from eventd.errors import Conflict, NotFound
 from eventd.lake.extra import parquet, pyarrow
@@ -38,7 +38,7 @@ FILE_ROWS: Final = 1_000_000
 _VERSION: Final = 1
 _LAKE: Final = b"eventd.lake"
 """The key under which a file names its lake."""
-_KEY: Final = (*PairKey._fields, "type", "hour")
+_KEY: Final = (*PAIR, "type", "hour")
 _REMEMBERED: Final = 7 * 24
 """The index keeps hours up to this many hours before the first hour of the lake."""
 

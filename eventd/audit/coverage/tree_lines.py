@@ -14,7 +14,7 @@ from federation.history.merkle import CompactRange, hash_leaf
 
 
 class TreeLines(NamedTuple):
-    """The lines of a tree: of one of a year, millions. `signed`: how many of them its checkpoint covers."""
+    """The lines of a tree, which has millions after a year. `signed`: how many of them its checkpoint covers."""
 
     texts: Sequence[str]
     signed: int

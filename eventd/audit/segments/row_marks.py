@@ -64,6 +64,9 @@ class PairKey(NamedTuple):
     peer: str
 
 
+PAIR: Final = PairKey._fields
+"""The names of the columns that identify a pair."""
+
 UnevenSlots = Mapping[PairKey, Numbers]
 """The uneven slots (minutes) of each pair, distinct and ascending."""
 
@@ -90,7 +93,7 @@ def candidates(table: Columns, uneven: UnevenSlots) -> Numbers:
 
     Rows of `events` name no peer: for these, an uneven slot of any pair with their group and source counts.
     """
-    names = [name for name in PairKey._fields if table.has(name)]
+    names = [name for name in PAIR if table.has(name)]
     words = [table.words(name) for name in names]
     known = [{text: code for code, text in enumerate(column.values)} for column in words]
     present = []
@@ -150,7 +153,7 @@ def mark_deliveries(table: Columns, since: int = NEVER) -> Iterator[pa.Table]:
     role = np.array([_OUTCOMES.get(value, Role.REFUSED) for value in outcome.values], np.int64)[outcome.codes]
     places = np.flatnonzero(table.numbers("done_at") >= since)
     if len(places):
-        ends = {name: table.taken(name, places) for name in PairKey._fields}
+        ends = {name: table.taken(name, places) for name in PAIR}
         yield _marks(table, role, places, ends, table.numbers("attempt_at"))
 
 

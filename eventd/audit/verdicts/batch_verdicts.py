@@ -25,7 +25,7 @@ from eventd.audit.report.findings import (
 from eventd.audit.segments.batch_cells import batch_times
 from eventd.audit.segments.cells import Measure
 from eventd.audit.segments.plan import NodeEpoch, NumberRanges, owner_of
-from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.segments.row_marks import PAIR
 from eventd.audit.verdicts.ledger_rows import BatchKey, DeclaredLosses, LedgerRows, NumbersRead, batches_in
 from eventd.lake.reader import Survey
 from eventd.lake.schema import Ledger
@@ -34,7 +34,7 @@ from eventd.lake.writer import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NUMBERED_BATCH: Final = (*PairKey._fields, "type", "total")
+NUMBERED_BATCH: Final = (*PAIR, "type", "total")
 """The columns of cells that identify a batch: sender and peer, the sender's epoch (`type`) and the batch's number."""
 _KINDS: Final = {
     SAME_NUMBER: Kind.FORGED,
@@ -73,9 +73,9 @@ def without_receipt(batches: pa.Table, unkept: NumberRanges | None = None) -> pa
     answered, carried = _counts(table)
     is_sound = (table.numbers("signed") > 0) & ~table.booleans("several") & ~table.booleans("other")
     n = np.maximum(carried - np.where(is_sound, answered, 0), 0)
-    links = batches.select([*PairKey._fields]).append_column("n", _array(n))
+    links = batches.select([*PAIR]).append_column("n", _array(n))
     links = links.append_column("unkept", _array(np.where(_is_unkept(table, unkept or {}), n, 0)))
-    return grouped(links.filter(_array(n > 0)), PairKey._fields, [("n", "sum"), ("unkept", "sum")])
+    return grouped(links.filter(_array(n > 0)), PAIR, [("n", "sum"), ("unkept", "sum")])
 
 
 def _counts(batches: Columns) -> tuple[Numbers, Numbers]:

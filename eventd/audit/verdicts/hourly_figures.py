@@ -9,13 +9,12 @@ import numpy as np
 from eventd.audit.arrays.bins import edges_of
 from eventd.audit.arrays.columns import Columns, Mask, Numbers, grouped
 from eventd.audit.segments.cells import Measure
-from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.segments.row_marks import PAIR
 from eventd.runtime.clock import SECOND
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PAIR: Final = PairKey._fields
 LEGS: Final = {
     Measure.RECORDED: "recorded",
     Measure.ACKNOWLEDGED: "delivered",
@@ -36,24 +35,24 @@ SHARES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 def sum_figures(figures: pa.Table) -> pa.Table:
     """Return counts and histograms by pair, type and hour, over all senders."""
-    return grouped(figures, (*_PAIR, "type", "time", "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
+    return grouped(figures, (*PAIR, "type", "time", "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
 
 
 def add_pairs(tables: list[pa.Table]) -> pa.Table:
     """Return counts and histograms by pair, summed from tables of `sum_figures` or of this function."""
     import pyarrow as pa
 
-    every = pa.concat_tables(table.select([*_PAIR, "what", "bin", "n", "total", "high"]) for table in tables)
-    return grouped(every, (*_PAIR, "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
+    every = pa.concat_tables(table.select([*PAIR, "what", "bin", "n", "total", "high"]) for table in tables)
+    return grouped(every, (*PAIR, "what", "bin"), [("n", "sum"), ("total", "sum"), ("high", "max")])
 
 
 def by_hour(figures: pa.Table) -> pa.Table:
     """Return one row for each pair, type and hour: counts and bytes (default 0), and percentiles (default null)."""
     import pyarrow as pa
 
-    keys = grouped(figures, (*_PAIR, "type", "time"), [])
+    keys = grouped(figures, (*PAIR, "type", "time"), [])
     place = keys.append_column("place", pa.array(np.arange(keys.num_rows)))
-    table = Columns(figures.join(place, keys=[*_PAIR, "type", "time"], join_type="inner"))
+    table = Columns(figures.join(place, keys=[*PAIR, "type", "time"], join_type="inner"))
     at, what, n = table.numbers("place"), table.numbers("what"), table.numbers("n")
     for one, name in COUNTS.items():
         keys = keys.append_column(name, pa.array(_scatter(keys.num_rows, at, n, what == one)))

@@ -31,7 +31,7 @@ from eventd.audit.report.findings import (
 from eventd.audit.segments.batch_cells import batch_times
 from eventd.audit.segments.batch_hashes import hash_of, receipt_hashes
 from eventd.audit.segments.cells import Measure
-from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.segments.row_marks import PAIR
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.lake.schema import OWN_TIME, Ledger
 from eventd.lake.writer import Segment
@@ -41,7 +41,7 @@ from federation.keys import Algorithm
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH: Final = (*PairKey._fields, "batch")
+BATCH: Final = (*PAIR, "batch")
 RECEIPT: Final = (*BATCH, "receipt")
 _FLAGS: Final = ("lacking", "other", "several", "repeated")
 _COLUMNS: Final = (*RECEIPT, "first", "since", "last", "n", "new", "requested", *_FLAGS)

@@ -16,7 +16,7 @@ from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped, 
 from eventd.audit.segments.cell_files import parse_cells, read_cells
 from eventd.audit.segments.cells import ALL_HOURS, SLOTS_PER_HOUR, Measure
 from eventd.audit.segments.plan import NumberRanges
-from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.segments.row_marks import PAIR
 from eventd.audit.segments.spark_tasks import OpenFile, keys_of
 from eventd.audit.verdicts.batch_verdicts import joined_batches, uneven_batches, without_receipt
 from eventd.audit.verdicts.hourly_figures import add_pairs, by_hour, sum_figures
@@ -30,7 +30,6 @@ from eventd.lake.stored_files import Written
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PAIR: Final = PairKey._fields
 _SLOT: Final = [*PAIR, "time"]
 
 

@@ -26,6 +26,7 @@ from eventd.audit.segments.row_marks import (
     DELIVERY_ROWS,
     EVENT_KEYS,
     EVENT_ROWS,
+    PAIR,
     PairKey,
     Role,
     UnevenSlots,
@@ -75,7 +76,7 @@ def group_uneven(tables: Sequence[pa.Table]) -> UnevenSlots:
 
     if not tables:
         return {}
-    by_pair = pa.concat_tables(tables).group_by([*PairKey._fields]).aggregate([("time", "list")])
+    by_pair = pa.concat_tables(tables).group_by([*PAIR]).aggregate([("time", "list")])
     return {
         PairKey(row["group"], row["source"], row["peer"]): np.unique(np.array(row["time_list"], np.int64))
         for row in by_pair.to_pylist()

@@ -24,7 +24,7 @@ from eventd.audit.segments.ledger_summaries import LedgerSummary
 from eventd.audit.segments.link_progress import LinkProgress
 from eventd.audit.segments.link_rows import ENDLESS
 from eventd.audit.segments.plan import NodeEpoch, declared_gaps, owner_of
-from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.segments.row_marks import PAIR, PairKey
 from eventd.audit.verdicts.ledger_rows import LedgerRows
 from eventd.lake.manifest import NodeState
 from eventd.lake.reader import Survey
@@ -34,7 +34,7 @@ from eventd.lake.writer import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BATCH: Final = (*PairKey._fields, "total")
+_BATCH: Final = (*PAIR, "total")
 _COLUMNS: Final = ("peer", "batch_id", "link_epoch", "after", "upto", "repair", "accepted", "duplicates")
 _OF_LINKS: Final = ("group", "peer", "link_epoch", "after", "upto", "repair", "status")
 
@@ -54,7 +54,7 @@ def unclaimed_batches(cells: pa.Table, hours: tuple[int, int]) -> pa.Table:
     wanted = given & (table.numbers("n") > 0) & (hours[0] <= hour) & (hour < hours[1])
     known = grouped(cells.filter(pa.array(~given)), _BATCH, [])
     found = cells.filter(pa.array(wanted)).join(known, keys=[*_BATCH], join_type="left anti")
-    return grouped(found.rename_columns({"low": "at", "total": "batch"}), (*PairKey._fields, "batch", "at"), [])
+    return grouped(found.rename_columns({"low": "at", "total": "batch"}), (*PAIR, "batch", "at"), [])
 
 
 class _LinkEpoch(NamedTuple):

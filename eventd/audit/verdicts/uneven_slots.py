@@ -13,12 +13,11 @@ import numpy as np
 
 from eventd.audit.arrays.columns import NEVER, Columns, Mask, Numbers, grouped
 from eventd.audit.segments.cells import Measure
-from eventd.audit.segments.row_marks import PairKey
+from eventd.audit.segments.row_marks import PAIR
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PAIR: Final = PairKey._fields
 _SUMS: Final = ("n", "total", "content")
 """The sums of a slot's cells: number of events, hashes of their outlines, hashes of their contents."""
 _UNSENT: Final = (Measure.SLOT_REFUSED, Measure.SLOT_IN_PATH, Measure.SLOT_EXPIRED)
@@ -58,8 +57,8 @@ def uneven_slots(slots: pa.Table, reach: Mapping[str, int]) -> pa.Table:
         by_sender = by_sender.append_column(name, pa.array(column.astype(np.int64)))
     more = [*flags, "sent_n", "sent_total", *(f"held_{name}" for name in _SUMS)]
     least = [(name, "min") for name in ("sent_low", "held_low", "in_path_low")]
-    pairs = grouped(by_sender, (*_PAIR, "time"), [*((name, "sum") for name in more), *least])
-    return pairs.filter(_differs(Columns(pairs), reach)).select([*_PAIR, "time"])
+    pairs = grouped(by_sender, (*PAIR, "time"), [*((name, "sum") for name in more), *least])
+    return pairs.filter(_differs(Columns(pairs), reach)).select([*PAIR, "time"])
 
 
 def _sums_by_sender(slots: pa.Table) -> pa.Table:
@@ -82,7 +81,7 @@ def _sums_by_sender(slots: pa.Table) -> pa.Table:
         slots = slots.append_column(f"{name}_low", pa.array(low, mask=what != measure))
         ranged.append((f"{name}_low", "min"))
     slots = slots.append_column("expiry", pa.array(cells.numbers("high"), mask=what != Measure.DUE))
-    return grouped(slots, (*_PAIR, "time", "node"), [*summed, *ranged, ("expiry", "max")])
+    return grouped(slots, (*PAIR, "time", "node"), [*summed, *ranged, ("expiry", "max")])
 
 
 def _masked(senders: Columns, name: str, rows: Mask) -> dict[str, Numbers]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from eventd.log.history.relayed import find_kept_root
 from eventd.log.history.trees import find_tree_of, read_checkpoint_at
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
-from eventd.log.witnesses.forks import find_second_root, fork, second_root
+from eventd.log.witnesses.forks import find_second_root, fork_finding, second_root_finding
 from eventd.log.witnesses.witnessed import find_witnessed
 from eventd.store.engine.database import Connection
 from federation.errors import HistoryError
@@ -44,7 +44,7 @@ def compare_notes(conn: Connection, topic_id: int, group: str, notes: Sequence[s
         except HistoryError:
             continue  # it proves nothing, also not about its teller, which may have it from another node
         if first:
-            found.append(second_root(tree, stated, first, text, f"{teller} holds"))
+            found.append(second_root_finding(tree, stated, first, text, f"{teller} holds"))
             continue
         detail, kind = (
             f"{teller} holds {stated.size} leaves of {tree.origin}, this node {tree.size}",
@@ -56,7 +56,7 @@ def compare_notes(conn: Connection, topic_id: int, group: str, notes: Sequence[s
                 f"{tree.origin} has two roots at size {stated.size}: {here}, {stated.root.hex()} is what {teller} holds"
             )
             kind = FindingKind.FORK
-        found.append(fork(tree, stated, note, detail)._replace(kind=kind))
+        found.append(fork_finding(tree, stated, note, detail)._replace(kind=kind))
     return found
 
 

@@ -13,7 +13,7 @@ from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.history.closed_trees import ClosedTree, count_closed, find_closed, keep_closed
 from eventd.log.history.relayed import compare_kept, find_kept_root
 from eventd.log.witnesses.findings import FindingKind, NewFinding, has_pending, keep_finding
-from eventd.log.witnesses.forks import drop_pending, find_second_root, fork, second_root
+from eventd.log.witnesses.forks import drop_pending, find_second_root, fork_finding, second_root_finding
 from eventd.log.witnesses.keys import (
     LOG,
     find_successor,
@@ -92,7 +92,7 @@ def decide(conn: Connection, offered: OfferFrom, now: int) -> Decision:
         return _advance(conn, offered, tree, checkpoint, now)
     except TreeForked as error:
         assert tree is not None
-        found = fork(tree, stated, offered.offer.note, error.message)
+        found = fork_finding(tree, stated, offered.offer.note, error.message)
         if stated.size == tree.size or offered.source is KeySource.OWNED:
             return Decision(None, error, _kept(conn, offered.topic_id, found, now))
         # Each holder of the shared secret can put a wrong proof beside two true notes: the tree's own node is asked.
@@ -148,7 +148,7 @@ def _advance(conn: Connection, offered: OfferFrom, tree: WitnessedTree, checkpoi
     if not second:
         return Decision(checkpoint)
     # It continues what is held, and so is cosigned: it is the other note that does not fit.
-    found = second_root(tree, checkpoint, second, note, f"{offered.node} offers")
+    found = second_root_finding(tree, checkpoint, second, note, f"{offered.node} offers")
     drop_pending(conn, offered.topic_id, tree.origin, second)
     return Decision(checkpoint, None, _kept(conn, offered.topic_id, found, now))
 

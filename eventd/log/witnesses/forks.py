@@ -41,7 +41,7 @@ def drop_pending(conn: Connection, topic_id: int, origin: str, note: str) -> Non
     execute(conn, sql, (topic_id, origin, FindingKind.PENDING.value, note))
 
 
-def second_root(tree: WitnessedTree, stated: Checkpoint, first: str, second: str, how: str) -> NewFinding:
+def second_root_finding(tree: WitnessedTree, stated: Checkpoint, first: str, second: str, how: str) -> NewFinding:
     """Return the finding that two notes of a tree have two roots at one size; `how` says where the second is from."""
     detail = (
         f"{tree.origin} has two roots at size {stated.size}: {how} {stated.root.hex()}, and a note with another one was"
@@ -50,7 +50,7 @@ def second_root(tree: WitnessedTree, stated: Checkpoint, first: str, second: str
     return NewFinding(tree.origin, tree.node, FindingKind.FORK, stated.size, stated.size, first, second, detail)
 
 
-def fork(tree: WitnessedTree, stated: Checkpoint, note: SignedNote, detail: str) -> NewFinding:
+def fork_finding(tree: WitnessedTree, stated: Checkpoint, note: SignedNote, detail: str) -> NewFinding:
     """Return the finding that a note does not fit what is held of its tree."""
     text = note.encode().decode()
     return NewFinding(tree.origin, tree.node, FindingKind.FORK, tree.size, stated.size, tree.note, text, detail)
