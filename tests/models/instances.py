@@ -14,8 +14,8 @@ from eventd.errors import FenceLost
 from eventd.log.cursors.steps import Step, check_fence
 from tests.models.explorer import Broken, Label
 
-ONE = "only one step from a position commits (V11)"
-CLAIMED = "an instance writes only while no other one serves (V11)"
+ONE = "only one step from a position commits (T1)"
+CLAIMED = "an instance writes only while no other one serves (T2)"
 WAITS, TAKES, SERVES, SENDS = "waits", "takes", "serves", "sends"
 
 

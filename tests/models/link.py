@@ -36,7 +36,7 @@ MONOTONE = "the mark never falls within an epoch (V8)"
 ORDER = "events are stored in the order of the sender's log (V6)"
 TOLD = "what retention took from the receiver is reported (V10)"
 REAL = "a gap is reported only for evicted events (V10)"
-CURSOR = "the cursor moves back only by a rewind (V11)"
+CURSOR = "the cursor moves back only by a rewind (T4)"
 CONTIGUOUS = "each settled range begins where the last one ended (V8)"
 
 

@@ -21,9 +21,9 @@ Kept = Mapping[str, Any]
 _BEGIN: Final = """\
 # Reliability
 
-What is done to find out whether the [guarantees](../../README.md#what-it-guarantees) hold, how often, and with which
-result. `python -m tests.reliability` writes this page from the figures of the last kept runs, in
-`tests/reliability/kept`; a test compares them.
+What is done to find out whether the [guarantees](../../README.md#what-it-guarantees) hold and, where figures of a run
+are kept, how often and with which result; a part without kept figures says so. `python -m tests.reliability` writes
+this page from the figures of the last kept runs, in `tests/reliability/kept`; a test compares them.
 
 Nothing here is a proof. Runs without a violation bound the chance of one, for the faults that they have and on the
 machine that they ran on; [what is not covered](#what-is-not-covered) is as much a part of the result."""
@@ -42,6 +42,9 @@ _END: Final = """\
 - **TLS, name resolution and QUIC in the simulation.** Tests with real sockets cover them.
 - **Members that hold a key and lie.** Their effects are limited and tested one by one; no fault plan has such a node.
 - **Longer times.** A simulated run lasts seconds to minutes of virtual time, and a soak as long as its table says.
+- **Losses, and ways to correct them, in the simulation.** No run has retention, eviction, gaps, repairs, `redeliver` or
+  `verify`; models and tests with real nodes have them. A run with restores has no watches, routers, subscriptions or
+  callbacks.
 - **Combinations that no seed has drawn.** The simulation has not tested a rare branch whose count is 0."""
 
 
@@ -84,13 +87,15 @@ def _shown_by(guarantee: Guarantee, kept: Kept) -> Iterator[str]:
     simulation = kept.get("simulation")
     checked = [name for name in guarantee.invariants if name in parts.SIMULATED]
     if simulation and checked:
-        runs = parts.number(simulation["result"]["runs"])
-        yield f"- [Simulation](#simulation): {', '.join(checked)} checked in {runs} runs."
+        runs = parts.number(simulation["result"]["countedRuns"])
+        yield f"- [Simulation](#simulation): {', '.join(checked)} checked in {runs} runs that count."
     if guarantee.models:
         yield f"- [Models](#models): {', '.join(guarantee.models)}."
-    bugs = kept.get("seeded_bugs", {}).get("bugs", [])
-    about = [bug for bug in bugs if {*guarantee.invariants}.intersection(bug["invariants"])]
-    if about:
-        numbers = ", ".join(str(bug["number"]) for bug in about)
-        yield f"- [Seeded bugs](#seeded-bugs) that are found: {numbers}."
+    bugs = [bug for bug in kept.get("seeded_bugs", {}).get("bugs", []) if bug["number"] in guarantee.bugs]
+    for words, its in (
+        ("that break it and are found in the product", filter(parts.is_found_in_product, bugs)),
+        ("that are found in a model only", filter(parts.is_found_in_model_only, bugs)),
+    ):
+        if numbers := ", ".join(str(bug["number"]) for bug in its):
+            yield f"- [Seeded bugs](#seeded-bugs) {words}: {numbers}."
     yield f"- Tests: {', '.join(f'`{path}`' for path in guarantee.tests)}."

@@ -1,7 +1,8 @@
 """`make seeded-bugs`: puts each bug of the table into the product, and looks whether it is found.
 
 Prints a line for each: its number, the bug, and what found it, or that it stands. Writes the figures to
-build/seeded-bugs.json. Exits with status 1 if a bug that has a way to be found is not.
+build/seeded-bugs.json; with `--known`, which searches nothing, it writes none. Exits with status 1 if one of a bug's
+ways does not find it.
 """
 
 from __future__ import annotations
@@ -27,19 +28,32 @@ _INVARIANT = re.compile(r"\bV\d+")
 
 
 def main(arguments: list[str]) -> int:
-    options = _options(arguments)
+    options = read_options(arguments)
     if sys.flags.hash_randomization:  # a seed repeats itself only with a fixed hash seed
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], unseeded_environment())
     folder = Path(os.environ["TMPDIR"]) if "TMPDIR" in os.environ else MEMORY if MEMORY.is_dir() else None
+    return search(options, folder)
+
+
+def search(options: argparse.Namespace, folder: Path | None) -> int:
+    """Look for the bugs; return the status to exit with."""
     rows, missed = _kept_rows(options.output), 0
     for bug in TABLE:
         if options.only and bug.number not in options.only:
             continue
-        found = [*hunt(bug, folder, known=options.known, starts=options.starts)]
-        print(f"{bug.number:2} {bug.title}: {_words(bug, found)}", flush=True)
-        missed += bool(bug.ways and not found)
-        rows[bug.number] = row_of(bug, found)
-        _write(options.output, rows)
+        tried = [*hunt(bug, folder, known=options.known, starts=options.starts)]
+        found = [catch for _, catches in tried for catch in catches]
+        blind = [way for way, catches in tried if not catches]
+        print(
+            f"{bug.number:2} {bug.title}: {_words(bug, found)}",
+            *(f"   MISSED by {way}" for way in blind),
+            sep="\n",
+            flush=True,
+        )
+        missed += len(blind)
+        if not options.known:
+            rows[bug.number] = row_of(bug, found)
+            _write(options.output, rows)
     return int(missed > 0)
 
 
@@ -53,11 +67,12 @@ def _kept_rows(file: Path) -> dict[int, dict[str, Any]]:
 
 def _write(file: Path, rows: dict[int, dict[str, Any]]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"run": describe_run(), "bugs": [rows[number] for number in sorted(rows)]}, indent=1)
+    text = json.dumps({"bugs": [rows[number] for number in sorted(rows)]}, indent=1)
     file.write_text(text + "\n")
 
 
-def _options(arguments: list[str]) -> argparse.Namespace:
+def read_options(arguments: list[str]) -> argparse.Namespace:
+    """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.seeded_bugs", description="Search for the seeded bugs.")
     parser.add_argument("--only", type=int, action="append", metavar="NUMBER", help="only this bug; repeatable")
     parser.add_argument("--known", action="store_true", help="only the way and the seed that are known to find it")
@@ -72,7 +87,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 def _words(bug: ProductBug, found: list[Catch]) -> str:
     if not found:
-        return f"stands: {bug.stands}" if bug.stands else "stands"
+        return f"stands: {bug.stands}" if bug.stands else "not found"
     return "; ".join(map(str, found))
 
 
@@ -90,6 +105,7 @@ def row_of(bug: ProductBug, found: Sequence[Catch]) -> dict[str, Any]:
         "states": max((each.states for each in found), default=0) or None,
         "tests": [each.detail for each in found if each.way == "test"],
         "stands": bug.stands if not found else "",
+        "run": describe_run(),
     }
 
 

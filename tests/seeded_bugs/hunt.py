@@ -38,16 +38,21 @@ class Catch:
         return f"{self.invariant}, {self.detail}"
 
 
-def hunt(bug: ProductBug, folder: Path | None, *, known: bool, starts: Sequence[int] = STARTS) -> Iterator[Catch]:
-    """Yield what finds the bug; with `known`, only the first of its ways is tried, and of its seeds the known one."""
+def hunt(
+    bug: ProductBug, folder: Path | None, *, known: bool, starts: Sequence[int] = STARTS
+) -> Iterator[tuple[Way, list[Catch]]]:
+    """Yield each way with its catches: none if it misses the bug.
+
+    With `known`, only the first way is tried, and of its seeds the known one.
+    """
     for way in bug.ways[:1] if known else bug.ways:
         match way:
             case BySimulation():
-                yield from _simulate(bug, way, folder, known=known, starts=starts)
+                yield way, _simulate(bug, way, folder, known=known, starts=starts)
             case ByModel():
-                yield from _explore(way)
+                yield way, _explore(way)
             case BySuite():
-                yield from _run_test(bug, way)
+                yield way, _run_test(bug, way)
 
 
 def violated(bug: ProductBug, way: BySimulation, seed: int, folder: Path | None) -> list[str]:
@@ -61,26 +66,34 @@ def violated(bug: ProductBug, way: BySimulation, seed: int, folder: Path | None)
 
 def _simulate(
     bug: ProductBug, way: BySimulation, folder: Path | None, *, known: bool, starts: Sequence[int]
-) -> Iterator[Catch]:
+) -> list[Catch]:
+    """Return a catch of each search; none at all if one of them misses the bug."""
+    found = list[Catch]()
     for start in (way.known,) if known else starts:
         for runs, seed in enumerate(range(start, start + (1 if known else way.most)), 1):
             if told := violated(bug, way, seed, folder):
                 detail = f"seed {seed}, {runs} run{'s' * (runs > 1)}: {told[0]}"
-                yield Catch("simulation", told[0].split()[0], detail, seed, runs)
+                found.append(Catch("simulation", told[0].split()[0], detail, seed, runs))
                 break
         else:
-            return  # a bug that a part of the searches does not find is not found
+            return []
+    return found
 
 
-def _explore(way: ByModel) -> Iterator[Catch]:
+def _explore(way: ByModel) -> list[Catch]:
+    """Return a catch of each model; none at all if one of them misses the bug."""
+    found = list[Catch]()
     for title in way.titles:
         [modelled] = [each for each in ALL if each.title == title]
         result = modelled.explore()
-        if result.found is not None and result.found.invariant == modelled.invariant:
-            yield Catch("model", modelled.invariant, f"{result.states} states of {title}", states=result.states)
+        if result.found is None or result.found.invariant != modelled.invariant:
+            return []
+        detail = f"{result.states} states of {title}"
+        found.append(Catch("model", modelled.invariant, detail, states=result.states))
+    return found
 
 
-def _run_test(bug: ProductBug, way: BySuite) -> Iterator[Catch]:
+def _run_test(bug: ProductBug, way: BySuite) -> list[Catch]:
     options = ["-q", "-x", "-p", "tests.seeded_bugs.plant", "-p", "no:cacheprovider", "-p", "no:randomly"]
     options += [] if way.needs else ["-m", "not postgres"]
     command = [sys.executable, "-m", "pytest", *options, "--seeded-bug", bug.name, way.test]
@@ -88,9 +101,10 @@ def _run_test(bug: ProductBug, way: BySuite) -> Iterator[Catch]:
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
     failed = _FAILED.search(done.stdout)
     if done.returncode == _TESTS_FAILED and failed is not None:
-        yield Catch("test", way.invariants[0], failed[1])
-    elif done.returncode:  # a test that cannot run finds nothing
+        return [Catch("test", way.invariants[0], failed[1])]
+    if done.returncode:  # a test that cannot run finds nothing
         raise AssertionError(f"{way.test} does not run with {bug.name}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return []
 
 
 def known_way(bug: ProductBug) -> Way | None:

@@ -26,7 +26,7 @@ TABLE: Final = (
         link_bugs.settle_from_anywhere,
         (
             ByModel(("two instances: the fence is not checked",)),
-            BySuite(f"{_CURSORS}::test_of_two_consumers_of_one_cursor_each_step_counts_once", ("V11",)),
+            BySuite(f"{_CURSORS}::test_of_two_consumers_of_one_cursor_each_step_counts_once", ("T1",)),
         ),
     ),
     ProductBug(
@@ -349,7 +349,7 @@ TABLE: Final = (
         "a backup copies the database without its write-ahead log",
         "eventd.store.backup.backup.copy_pages",
         log_bugs.back_up_without_log,
-        (BySuite("tests/contract/store/backup/test_copies.py", ("V38",)),),
+        (BySuite("tests/contract/store/backup/test_copies.py", ("T3",)),),
     ),
     ProductBug(
         38,
@@ -358,7 +358,7 @@ TABLE: Final = (
         log_bugs.write_without_claim,
         (
             ByModel(("two instances: a new session does not check the claim",)),
-            BySuite("tests/integration/store/engine/test_fence.py", ("V11",), needs="Postgres"),
+            BySuite("tests/integration/store/engine/test_fence.py", ("T2",), needs="Postgres"),
         ),
     ),
     ProductBug(
