@@ -174,7 +174,7 @@ class PeerIngress:
             check_body(verified, body)
         except (TooLarge, Conflict) as error:  # the digest of the head suffices: the sender knows what it sent
             proven = False
-            self.counter.refuse_request(error.reason, self._claimed_by(verified), sender, code=error.code)
+            self.counter.count_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
             status, response = error.status, encode_json(answer_to(error))
         except MessageError as error:
             return self._unproven(error, self._claimed_by(verified), sender)
@@ -219,10 +219,10 @@ class PeerIngress:
         Also counts the refusal, unless the cause is trouble of this node itself (an `EventdError`).
         """
         if isinstance(error, NoSigningKey):
-            self.counter.refuse_request("no_signing_key", claimed, sender, code="unavailable")
+            self.counter.count_refused_request("no_signing_key", claimed, sender, code="unavailable")
             status, told = STATUS["unavailable"], encode_json(ErrorAnswer(code="unavailable", message=error.message))
         elif isinstance(error, MessageError):
-            self.counter.refuse_request(error.reason, claimed, sender, code=error.code)
+            self.counter.count_refused_request(error.reason, claimed, sender, code=error.code)
             status, told = error.status, encode_json(answer_to(error))
         else:
             status, told = _own_trouble(error)
@@ -254,10 +254,10 @@ class PeerIngress:
             return 200, encode_json(await self._link(header, body, verified.created))
         except MessageError as error:
             if error.is_fault:
-                self.counter.refuse_request(error.reason, self._claimed_by(verified), sender, code=error.code)
+                self.counter.count_refused_request(error.reason, self._claimed_by(verified), sender, code=error.code)
             return error.status, encode_json(answer_to(error))
         except EventdError as error:
-            self.counter.refuse_request(error.code, self._claimed_by(verified), sender, code=_own_code(error))
+            self.counter.count_refused_request(error.code, self._claimed_by(verified), sender, code=_own_code(error))
             return _own_trouble(error)
 
     def _alive(self, verified: VerifiedRequest) -> None:
@@ -287,7 +287,7 @@ class PeerIngress:
         self.counter.accept(header.from_node, stored.accepted, stored.duplicates)
         claimed = self._claimed_by(verified) if stored.refused else NO_SENDER
         for refusal in stored.refused:
-            self.counter.refuse_event(refusal.reason, claimed)
+            self.counter.count_refusal(refusal.reason, claimed)
         return stored.receipt
 
     async def _in_order(self, batch: VerifiedBatch, created: int, size: int) -> StoreResult:

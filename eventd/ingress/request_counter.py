@@ -45,7 +45,7 @@ class RequestCounter:
         self.counts = Counts(counts.received + new, counts.duplicate + duplicates, counts.rejected)
         self._metrics.accepted(self._group, node, new, duplicates)
 
-    def refuse_request(
+    def count_refused_request(
         self, reason: str, claimed: ClaimedSender = NO_SENDER, sender: Callable[[], Sender] = Sender, *, code: str = ""
     ) -> None:
         """Count a request that was refused as a whole, and log the exact reason, which the answer may not show.
@@ -59,9 +59,9 @@ class RequestCounter:
             logger.warning("peer request refused", extra=about | sender().show())
         counts = self.counts
         self.counts = Counts(counts.received, counts.duplicate, counts.rejected + 1)
-        self.refuse_event(reason, claimed)
+        self.count_refusal(reason, claimed)
 
-    def refuse_event(self, reason: str, claimed: ClaimedSender) -> None:
-        """Count one refused event of a request that is accepted, in the metrics and the refusal ledger."""
+    def count_refusal(self, reason: str, claimed: ClaimedSender) -> None:
+        """Count a refusal, of one event or of a whole request, in the metrics and the refusal ledger."""
         self._metrics.refused(self._group, reason)
         self._refusals.note(self._group, reason, claimed)

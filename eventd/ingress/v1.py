@@ -71,10 +71,10 @@ class IngressV1:
         try:
             return await self._push(timestamp, signature, body, mismatch)
         except V1Refused as refusal:
-            self._counter.refuse_request(refusal.reason, sender=lambda: sender_of_v1(body, address))
+            self._counter.count_refused_request(refusal.reason, sender=lambda: sender_of_v1(body, address))
             raise
         except EventdError as error:
-            self._counter.refuse_request("store_error", sender=lambda: sender_of_v1(body, address))
+            self._counter.count_refused_request("store_error", sender=lambda: sender_of_v1(body, address))
             raise V1Refused("store_error", error.message) from error
 
     async def _push(
@@ -92,7 +92,7 @@ class IngressV1:
         outcome = appended.outcomes[0]
         if outcome is Outcome.CONFLICT:
             claimed = claimed_sender(event.source_node, key.id, self._config().peer_nodes())
-            self._counter.refuse_event("id_conflict", claimed)
+            self._counter.count_refusal("id_conflict", claimed)
         new = outcome is Outcome.NEW
         self._counter.accept(event.source_node, int(new), int(not new))
         fresh = outcome in (Outcome.NEW, Outcome.REFRESH)

@@ -255,7 +255,7 @@ class Membership:
         return tls
 
     def _note_failed_handshake(self, failure: HandshakeFailed, address: str) -> None:
-        self.ingress.counter.refuse_request(failure.reason, sender=lambda: Sender(address), code="tls")
+        self.ingress.counter.count_refused_request(failure.reason, sender=lambda: Sender(address), code="tls")
 
     async def stop_listening(self) -> None:
         """Close this group's listener; requests under way get up to 5 s (`SHUTDOWN_SECONDS`). Its links continue."""

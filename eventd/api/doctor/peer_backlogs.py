@@ -1,4 +1,4 @@
-"""Reads what waits for peers: their backlogs, and their dead letters, in bounded reads."""
+"""Reads the backlogs and the dead letters of peers, in bounded reads."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from eventd.resources.group_configuration import PeerConfig
 from eventd.store.engine.database import Connection
 from federation.event import is_alive
 
-MOST_LETTERS = 1000
+MOST_DEAD_LETTERS_OF_PEER = 1000
 """Maximum number of dead letters that are read for one peer, the newest ones; older ones count as retryable."""
-LETTERS = 5000
+MOST_DEAD_LETTERS = 5000
 """Maximum number of dead letters that are read for all peers of a group together; but for each peer with dead letters,
-at least `FEWEST_LETTERS` are read."""
-FEWEST_LETTERS = 10
+at least `FEWEST_DEAD_LETTERS` are read."""
+FEWEST_DEAD_LETTERS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +66,15 @@ class PeerBacklog:
 
     ledger: PeerLedger
     backlog: BacklogCounts
-    letters: DeadLetterCounts
+    dead_letters: DeadLetterCounts
 
 
 def read_peer_backlogs(
-    conn: Connection, topic: TopicRow, peers: Sequence[PeerConfig], letters: Mapping[str, int], now: int
+    conn: Connection, topic: TopicRow, peers: Sequence[PeerConfig], dead_letters: Mapping[str, int], now: int
 ) -> list[PeerBacklog | EventdError]:
     """Return the backlog and dead letters of each of these peers, in order, or why they could not be read.
 
-    `letters`: the number of dead letters by peer, as the name of its link.
+    `dead_letters`: the number of dead letters by peer, as the name of its link.
     """
     ledgers: list[PeerLedger | EventdError] = []
     for peer in peers:
@@ -83,13 +83,13 @@ def read_peer_backlogs(
         except EventdError as error:
             ledgers.append(error)
     counts = iter(_count_backlogs(conn, topic, now, [one for one in ledgers if isinstance(one, PeerLedger)]))
-    most = max(FEWEST_LETTERS, min(MOST_LETTERS, LETTERS // max(1, len(letters))))
+    most = max(FEWEST_DEAD_LETTERS, min(MOST_DEAD_LETTERS_OF_PEER, MOST_DEAD_LETTERS // max(1, len(dead_letters))))
     found: list[PeerBacklog | EventdError] = []
     for peer, ledger in zip(peers, ledgers, strict=True):
         if isinstance(ledger, EventdError):
             found.append(ledger)
             continue
-        found.append(PeerBacklog(ledger, next(counts), _read_letters(conn, topic, peer, letters, most, now)))
+        found.append(PeerBacklog(ledger, next(counts), _read_dead_letters(conn, topic, peer, dead_letters, most, now)))
     return found
 
 
@@ -129,25 +129,25 @@ def _backlog_counts(ahead: Backlog, stale: Sequence[Record], cursor: Cursor | No
     )
 
 
-def _read_letters(
-    conn: Connection, topic: TopicRow, peer: PeerConfig, letters: Mapping[str, int], most: int, now: int
+def _read_dead_letters(
+    conn: Connection, topic: TopicRow, peer: PeerConfig, dead_letters: Mapping[str, int], most: int, now: int
 ) -> DeadLetterCounts:
     """Return the counts of all dead letters of a peer. Only the newest `most` are read and judged.
 
     Older ones count as retryable, and as refused again if all that were read and are live are.
     """
     name = link_name(peer.group, peer.node_name)
-    total = letters.get(name, 0)
+    total = dead_letters.get(name, 0)
     if not total:
         return DeadLetterCounts()
     newest = read_dead_letters(conn, topic.id, cursor=name, limit=most, newest=True)
-    live = [letter for letter in newest if letter.tag is not None and is_alive(letter.expires_at, now)]
+    live = [one for one in newest if one.tag is not None and is_alive(one.expires_at, now)]
     spent = len(newest) - len(live)
-    again = sum(letter.reason in REFUSED_AGAIN for letter in live)
+    again = sum(one.reason in REFUSED_AGAIN for one in live)
     if live and again == len(live):  # older ones most likely have the same reason
         again = total - spent
-    taken = next((letter.event_id for letter in live if letter.reason == "id_conflict"), "")
-    return DeadLetterCounts(total - spent, again, taken, spent, _left([letter.expires_at for letter in live], now))
+    taken = next((one.event_id for one in live if one.reason == "id_conflict"), "")
+    return DeadLetterCounts(total - spent, again, taken, spent, _left([one.expires_at for one in live], now))
 
 
 def _left(expiries: Iterable[int | None], now: int) -> int | None:

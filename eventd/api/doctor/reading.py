@@ -46,13 +46,13 @@ MOST_ROUNDS = 12
 class _GroupContext:
     """The data that an examination of a group starts with.
 
-    `letters`: the number of dead letters by peer, as the name of its link.
+    `dead_letters`: the number of dead letters by peer, as the name of its link.
     """
 
     config: GroupConfig
     topic: TopicRow
     head: int
-    letters: Mapping[str, int]
+    dead_letters: Mapping[str, int]
     slo: SloConfig | None
     gaps: Sequence[Gaps]
     conflicts: Sequence[ConflictCount]
@@ -142,12 +142,12 @@ async def _keys_trouble(services: Services, config: GroupConfig) -> str:
 def _read_context(conn: Connection, name: str, now: int) -> _GroupContext:
     config, topic = find_group(conn, name), read_group_topic(conn, name)
     peers = {link_name(peer.group, peer.node_name) for peer in peers_of(config)}
-    letters = {name: count for name, count in count_dead_letters(conn, topic.id).items() if name in peers}
+    dead_letters = {name: count for name, count in count_dead_letters(conn, topic.id).items() if name in peers}
     slo = slos(read_resources(conn, FEDERATION_SLO.name)).get(name)
     runs = read_group_runs(conn, name, now)
     gaps, conflicts = [Gaps(*row) for row in count_inbound_gaps(conn, topic.id)], read_conflicts(conn, topic.id)
     handshakes = count_tls_refusals(conn, name, now - HOUR)
-    return _GroupContext(config, topic, read_head(conn).last, letters, slo, gaps, conflicts, runs, now, handshakes)
+    return _GroupContext(config, topic, read_head(conn).last, dead_letters, slo, gaps, conflicts, runs, now, handshakes)
 
 
 def _thresholds(slo: SloConfig | None) -> Thresholds:
@@ -181,7 +181,9 @@ async def _read_peers(
     services: Services, context: _GroupContext, peers: Sequence[PeerConfig], rounds: int
 ) -> list[PeerFacts]:
     try:
-        found = await services.database.read(read_peer_backlogs, context.topic, peers, context.letters, context.now)
+        found = await services.database.read(
+            read_peer_backlogs, context.topic, peers, context.dead_letters, context.now
+        )
     except EventdError as error:
         if len(peers) == 1:
             return [_unread(peers[0], error)]
@@ -191,22 +193,22 @@ async def _read_peers(
 
 
 async def _read_peer(
-    services: Services, context: _GroupContext, peer: PeerConfig, waiting: PeerBacklog | EventdError, rounds: int
+    services: Services, context: _GroupContext, peer: PeerConfig, found: PeerBacklog | EventdError, rounds: int
 ) -> PeerFacts:
-    if isinstance(waiting, EventdError):
-        return _unread(peer, waiting)
+    if isinstance(found, EventdError):
+        return _unread(peer, found)
     late_from, topic = _thresholds(context.slo).lag_warn * SECOND, context.topic.id
     try:
-        tally = await read_sample(services.database.read, topic, waiting.ledger, rounds, context.now, late_from)
+        tally = await read_sample(services.database.read, topic, found.ledger, rounds, context.now, late_from)
     except EventdError as error:
         return _unread(peer, error)
-    cursor = waiting.ledger.link.cursor
+    cursor = found.ledger.link.cursor
     return PeerFacts(
         peer.group,
         peer.node_name,
         peer.endpoint,
         link=_link(cursor),
-        deliveries=_deliveries(waiting.backlog, waiting.letters, tally, refuses=_link(cursor).is_refused),
+        deliveries=_deliveries(found.backlog, found.dead_letters, tally, refuses=_link(cursor).is_refused),
         lost_before=cursor is not None and cursor.position < context.topic.lost_position,
     )
 
@@ -232,19 +234,19 @@ def _link(cursor: Cursor | None) -> LinkFacts:
 
 
 def _deliveries(
-    waiting: BacklogCounts, letters: DeadLetterCounts, tally: DeliveryTally, *, refuses: bool
+    backlog: BacklogCounts, dead_letters: DeadLetterCounts, tally: DeliveryTally, *, refuses: bool
 ) -> Deliveries:
-    pending = [tally.pending_expires_in, *([] if refuses else [waiting.expires_in])]
-    lost = [tally.pending_expires_in, waiting.expires_in, letters.expires_in]
+    pending = [tally.pending_expires_in, *([] if refuses else [backlog.expires_in])]
+    lost = [tally.pending_expires_in, backlog.expires_in, dead_letters.expires_in]
     return Deliveries(
-        delivered=tally.delivered + waiting.stale,
-        stale=waiting.stale,
-        pending=tally.pending + (0 if refuses else waiting.events),
-        refused_waiting=waiting.events if refuses else 0,
-        letters=letters.retryable,
-        refused_again=letters.refused_again,
-        taken_id=letters.taken_id,
-        spent_letters=letters.spent,
+        delivered=tally.delivered + backlog.stale,
+        stale=backlog.stale,
+        pending=tally.pending + (0 if refuses else backlog.events),
+        refused_waiting=backlog.events if refuses else 0,
+        letters=dead_letters.retryable,
+        refused_again=dead_letters.refused_again,
+        taken_id=dead_letters.taken_id,
+        spent_letters=dead_letters.spent,
         missing=tuple(event_id for _, event_id in sorted(tally.missing)),
         unproven=tally.unproven,
         expired=tally.expired,
@@ -253,11 +255,11 @@ def _deliveries(
         max_lag=tally.max_lag,
         late_at=tally.late_at,
         late_ago=tally.late_ago,
-        expires_in=earliest([*lost, waiting.stale_expires_in, tally.expires_in]),
+        expires_in=earliest([*lost, backlog.stale_expires_in, tally.expires_in]),
         pending_expires_in=earliest(pending),
         lost_in=earliest(lost),
-        waiting_for=waiting.ready_for,
+        waiting_for=backlog.ready_for,
         looked_at=tally.looked_at,
         in_full=tally.in_full,
-        ahead_in_full=waiting.in_full,
+        ahead_in_full=backlog.in_full,
     )

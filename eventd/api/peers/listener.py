@@ -79,7 +79,7 @@ def build_listener(ingress: Callable[[], PeerIngress], limiter: ConnectionLimite
             async with asyncio.timeout(BODY_SECONDS + 30):
                 return await handler(request)
         except NoRoom:
-            ingress().counter.refuse_request("too_much_at_once", sender=lambda: Sender(request.remote or ""))
+            ingress().counter.count_refused_request("too_much_at_once", sender=lambda: Sender(request.remote or ""))
             busy = ErrorAnswer(code="unavailable", message="too much is arriving at once")
             return _answer(request, 503, encode_json(busy), {"Content-Type": JSON_TYPE, "Retry-After": "1"})
         except TimeoutError:

@@ -597,7 +597,7 @@ async def test_the_number_of_dead_letters_is_exact(books: GroupLedger) -> None:
 async def test_dead_letters_of_a_subscription_leave_as_many_of_the_peers_to_be_read(
     books: GroupLedger, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peer_backlogs, "LETTERS", 40)
+    monkeypatch.setattr(peer_backlogs, "MOST_DEAD_LETTERS", 40)
     name = await subscribe(books)
     await books.publish(*(draft(f"e{at}", expires=NOW + SECOND if at <= 20 else None) for at in range(1, 41)))
     await books.settle("b", 40, parked=dict.fromkeys(range(1, 41), "invalid"))
