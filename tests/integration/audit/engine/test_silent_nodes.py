@@ -16,6 +16,7 @@ from eventd.audit.engine.stream import Stream, StreamBatch, StreamRequest, check
 from eventd.audit.generate import GeneratorSettings
 from eventd.audit.report.objectives import read_conditions
 from eventd.audit.report.report import Report
+from eventd.audit.spark.session import quiet
 from eventd.errors import LakeUnavailable
 from eventd.lake.close import close_node
 from eventd.lake.reader import survey
@@ -239,6 +240,23 @@ def test_a_stream_tells_of_silence_though_nothing_arrives(lake: str, monkeypatch
     monkeypatch.setattr(stream, "silence_log", lambda _: None)
     followed.follow()
     assert not query.isActive
+    first, second = (batch.report for batch in heard.batches)
+    assert (first.verdict, first.troubles) == ("complete", ())
+    assert (second.verdict, {one.kind for one in second.troubles}) == ("unproven", {"silent"})
+
+
+@pytest.fixture
+def no_leaks() -> None:
+    """The threads over which Spark calls Python back stay as long as Spark itself does."""
+    return
+
+
+def test_a_query_of_spark_without_news_does_not_hide_silence(spark: SparkSession, lake: str, no_leaks: None) -> None:
+    clock = ManualClock(BOOKS.end + 300 * SECOND)
+    heard = Heard(clock)
+    following = StreamRequest(AuditRequest(lake, f"{lake}-out"), every=SECOND)
+    with quiet(spark):
+        Stream(spark, replace(following, checkpoint=checkpoint_of(following)), heard, clock=clock).follow()
     first, second = (batch.report for batch in heard.batches)
     assert (first.verdict, first.troubles) == ("complete", ())
     assert (second.verdict, {one.kind for one in second.troubles}) == ("unproven", {"silent"})

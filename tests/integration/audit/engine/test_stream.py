@@ -119,7 +119,9 @@ def test_hours_become_final_once_and_say_what_a_run_says_and_deleted_rows_are_re
     assert not any(row["missing"] or row["disputed"] or row["unproven"] for row in settled), "no doubtful hour is final"
 
     growing.grow()
-    late = follow(None, growing.lake, out, watermark=HOUR // 2)
+    late = follow(spark, growing.lake, out, watermark=HOUR // 2)
+    batches = sorted(path.name for path in (out / "checkpoint" / "commits").glob("[0-9]*"))
+    assert batches == ["0", "1"], "what has grown is news to Spark, which continues from its checkpoint"
     assert (late.report.verdict, late.report.totals.missing) == ("complete", 0)
     anew = run_audit(AuditRequest(str(growing.lake), str(tmp_path / "other")))
     assert (late.report.totals, late.report.findings) == (anew.totals, anew.findings)
