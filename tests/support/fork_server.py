@@ -217,7 +217,10 @@ def _fork_for_shell(request: dict[str, Any], files: list[int], requests: socket.
             os.waitpid(each, 0)
             os.close(ended)
             del _of_shells[each]
-    client = _client_of(files[3])
+    if (client := _client_of(files[3])) is None:  # there is nothing to start any more
+        for fd in files:
+            os.close(fd)
+        return None
     if each := os.fork():
         for fd in files:
             os.close(fd)
@@ -235,10 +238,11 @@ def _fork_for_shell(request: dict[str, Any], files: list[int], requests: socket.
     return request
 
 
-def _client_of(fd: int) -> int:
-    """Return a descriptor that is readable once the process at the other end has ended."""
-    with socket.socket(fileno=os.dup(fd)) as end:
+def _client_of(fd: int) -> int | None:
+    """Return a descriptor that is readable once the process at the other end has ended, or None if it is reaped."""
+    with socket.socket(fileno=os.dup(fd)) as end, contextlib.suppress(ProcessLookupError):
         return os.pidfd_open(struct.unpack("3i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+    return None
 
 
 def _watch_for_shell(command: int, client: socket.socket) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -150,6 +151,24 @@ def test_a_signal_of_a_shell_ends_its_command(processes: Processes) -> None:
     done = processes.run(["bash"], stdin=script, env={"EVENTD_SERVER": node.process.url}, pass_fds=shell_files())
     assert done.stdout == "status 0\nstatus 137\n", done.stderr
     wait_for(lambda: b"\0watch\0" not in b"".join(map(command_line, os.listdir("/proc"))), "the command to have ended")
+
+
+KILLED_CLIENT = """
+import socket, sys
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+socket.send_fds(socket.socket(fileno=int(sys.argv[1])), [b"x"], [theirs.fileno()])
+"""
+
+
+def test_nothing_is_started_for_a_client_that_has_ended_before() -> None:
+    requests, other = socket.socketpair()
+    with requests, other:
+        command = [sys.executable, "-I", "-S", "-c", KILLED_CLIENT, str(other.fileno())]
+        subprocess.run(command, pass_fds=[other.fileno()], check=True)
+        _, (end, *_), _, _ = socket.recv_fds(requests, 1, 1)
+        files = [*(os.open(os.devnull, os.O_RDWR) for _ in range(3)), end]
+        assert fork_server._fork_for_shell({}, files, requests) is None
+    assert fork_server._of_shells == {}
 
 
 def test_a_command_that_a_shell_has_killed_has_ended_before_the_next_begins(processes: Processes) -> None:

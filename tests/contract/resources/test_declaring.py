@@ -16,11 +16,9 @@ from eventd.store.engine.statements import fetch
 from eventd.store.rows.registry import read_resources
 from eventd.testing import NOW, until
 from tests.support.declared import API_VERSION, declare, group, peer
-from tests.support.fresh import on_sqlite
 
 
 @pytest.mark.usefixtures("log")
-@on_sqlite
 async def test_a_peer_is_not_declared_for_a_group_that_is_just_being_deleted(
     database: Database, migrated_url: str
 ) -> None:

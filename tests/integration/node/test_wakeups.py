@@ -31,6 +31,11 @@ from tests.support.ports import free_port
 WITHIN = 0.25
 LISTENERS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'eventd-listen' AND datname = current_database()"
 
+on_postgres = pytest.mark.parametrize(
+    "migrated_url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True
+)
+"""For what only Postgres has: notifications. On SQLite the file itself shows each change."""
+
 
 @pytest.fixture
 def database(migrated_url: str) -> Iterator[Database]:
@@ -184,7 +189,7 @@ async def test_a_declaration_of_another_process_is_seen(log: EventLog, migrated_
             await until(lambda: version in versions)
 
 
-@on_sqlite
+@on_postgres
 async def test_a_sign_that_is_lost_costs_a_poll(
     log: EventLog, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

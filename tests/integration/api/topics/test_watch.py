@@ -14,7 +14,6 @@ from eventd.log.core.head import renew_epoch
 from eventd.log.core.tail import TAIL_BYTES
 from eventd.testing import ManualClock, draft, until
 from tests.integration.api.topics.conftest import StartServer
-from tests.support.fresh import on_sqlite
 from tests.support.streams import Stream, begin_session, connect_socket, open_stream, watch_topics
 from tests.support.v0 import Server
 
@@ -286,7 +285,6 @@ async def test_nodes_hear_themselves_where_the_topic_says_so(server: Server) -> 
         assert (await stream.take("record"))[0].seqs == [1]
 
 
-@on_sqlite
 async def test_watching_is_the_same_on_both_databases(stored: Server) -> None:
     await stored.put("cap", cap_records=2)
     for n in range(3):

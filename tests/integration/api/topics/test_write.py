@@ -313,7 +313,6 @@ async def test_the_key_of_a_batch_is_looked_at_after_its_size_and_before_its_rec
     assert (await server.write_records("q", huge)).code == "record_too_large"
 
 
-@on_sqlite
 async def test_a_name_that_no_topic_can_have_is_refused_over_any_database(stored: Server) -> None:
     for name in ["a%00b", "%FF", "a%20b", "_a", "a" * 256]:
         assert (await stored.write(name, 1)).code == "invalid_request", name

@@ -27,7 +27,7 @@ FAILED = "doctor found failing checks\n"
 
 
 # The report is made below the commands, and tested there on both databases: these tests are about what is printed.
-on_sqlite = pytest.mark.parametrize("routerctl", ["sqlite"], indirect=True)
+report_on_sqlite = pytest.mark.parametrize("routerctl", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_warning_ends_with_0_and_a_failure_with_4(edge: Control, consumer: Con
     assert edge("doctor").lines[0].startswith("DOCTOR  WARN  "), "they are delivered, and expire soon"
 
 
-@on_sqlite
+@report_on_sqlite
 def test_the_report_as_json(edge: Control, consumer: Consumer) -> None:
     consumer.settle(2, refused=2)
     found = edge("doctor", "federation", "-o", "json", code=4)
@@ -88,7 +88,7 @@ def test_the_report_as_json(edge: Control, consumer: Consumer) -> None:
     assert "failed-deliveries" in edge("doctor", "-o", "wide", code=4).out
 
 
-@on_sqlite
+@report_on_sqlite
 def test_the_plan_is_there_when_it_is_asked_for_and_changes_nothing(edge: Control, consumer: Consumer) -> None:
     consumer.settle(3, refused=3)
     plan = edge("doctor", "--remediation-plan", "-o", "json", code=4).json["remediationPlan"]
@@ -113,7 +113,7 @@ def test_fixing_says_what_it_did_and_does_it_once(edge: Control, consumer: Consu
     ]
 
 
-@on_sqlite
+@report_on_sqlite
 def test_one_group_can_be_chosen(edge: Control) -> None:
     edge("apply", "-f", edge.file(EDGE.split("---")[0].replace("edge}", "alone}"), "alone.yaml"))
     assert edge("doctor", "--group", "alone", "-o", "name").lines == ["alone expected peers"]
@@ -121,7 +121,7 @@ def test_one_group_can_be_chosen(edge: Control) -> None:
     assert unknown.err == "error: EventGroup aloen is not declared (did you mean alone?)\n"
 
 
-@on_sqlite
+@report_on_sqlite
 def test_what_is_asked_wrongly_is_said(edge: Control) -> None:
     assert edge("doctor", "nothing", code=1).err == "error: area must be federation, or empty for all, not 'nothing'\n"
     assert edge("doctor", "--watch", "--fix", code=2).err.startswith("error: --watch and --fix exclude each other")

@@ -71,7 +71,6 @@ async def test_a_plain_log_is_added_up_without_a_look_at_its_records(
     assert await summed(books, "c") == {"failed": 200, "pending": 100}
 
 
-@on_sqlite
 async def test_it_says_what_the_list_says(
     books: GroupLedger, clock: ManualClock, chance: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
