@@ -109,6 +109,16 @@ def suggested(shown: str) -> list[str]:
     return commands
 
 
+def test_it_ends_by_itself_and_says_goodbye(processes: Processes, folder: Path) -> None:
+    demo = processes.start("demo", [sys.executable, "-c", SMALL, "demo"], env={"TMPDIR": str(folder)})
+    assert demo.wait_exit(seconds=SECONDS) == 0, demo.log()
+    assert "Nothing lost, nothing duplicated." in demo.log()
+    goodbye = demo.log().partition("Your turn")[2]
+    assert "The three nodes and their files are deleted. To keep them" in goodbye
+    assert "demo --keep" in goodbye
+    assert_nothing_left(folder)
+
+
 def test_interrupted_it_cleans_up_and_says_so(processes: Processes, folder: Path) -> None:
     demo = processes.start("demo", [*DAEMON, "demo"], env={"TMPDIR": str(folder)})
     wait_for(lambda: "routerctl apply" in demo.log(), "the nodes to run", seconds=SECONDS)
