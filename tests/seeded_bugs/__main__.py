@@ -24,7 +24,7 @@ from tests.seeded_bugs.hunt import STARTS, Catch, hunt
 from tests.seeded_bugs.table import TABLE
 
 MEMORY = Path("/dev/shm")
-_INVARIANT = re.compile(r"\bV\d+")
+_INVARIANT = re.compile(r"\b[VT]\d+")
 
 
 def main(arguments: list[str]) -> int:
