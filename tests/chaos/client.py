@@ -47,6 +47,13 @@ class ClientProcess:
         self._say("halt")
         assert self._halted.wait(_SECONDS_TO_HALT), f"the client of {self._name} does not halt"
 
+    def catch_up(self, seq: int) -> None:
+        """Let the watch follow up to this seq, after the load; returns when its records are in the ledger, or when it
+        gave up."""
+        self._halted.clear()
+        self._say(f"follow {seq}")
+        assert self._halted.wait(_SECONDS_TO_HALT), f"the watch of {self._name} does not end"
+
     def close(self) -> None:
         """End the process."""
         self._child.kill()

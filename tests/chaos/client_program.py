@@ -1,8 +1,9 @@
 """A client of one node, run as a program: it reports each question and each answer on its output before it goes on to
 the next. So what a node has acknowledged is known whatever happens to the node or to this program.
 
-It imports the standard library only. Lines on its input are `begin NAME` for a round, and `halt`, which is answered
-with `{"kind": "halted"}` as soon as no question is open.
+It imports the standard library only. Lines on its input are `begin NAME` for a round, `halt`, which is answered with
+`{"kind": "halted"}` as soon as no question is open, and then `follow SEQ`, which is answered so when the watch has come
+to that seq, or gives up.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ SECONDS = 12.0
 TYPES = ("t.even", "t.odd")
 WORK = "t.work"
 LEASE_MILLISECONDS = 1500
+_SECONDS_TO_FOLLOW = 30.0
 
 
 class NoAnswer(Exception):
@@ -192,8 +194,19 @@ class Watch:
         self._client = client
         self._stream = ""
         self._last = ""
+        self._goal = 0
         self._seq = 0
-        self._ended = False
+        self._until = 0.0
+
+    def catch_up(self, seq: int) -> None:
+        """Follow up to this seq, while no round runs."""
+        self._goal, self._until = seq, time.monotonic() + _SECONDS_TO_FOLLOW
+        while self._seq < seq and time.monotonic() < self._until:
+            time.sleep(self.step())
+        self._goal = 0
+
+    def _continues(self) -> bool:
+        return self._client.running.is_set() or (self._seq < self._goal and time.monotonic() < self._until)
 
     def step(self) -> float:
         """Follow until the stream ends; return the seconds until the next attempt."""
@@ -217,7 +230,7 @@ class Watch:
             raise NoAnswer(str(answer.status))
         kind, told, last = "", "", ""
         connection.sock.settimeout(1.0)
-        while self._client.running.is_set():
+        while self._continues():
             try:
                 line = answer.readline()
             except TimeoutError:
@@ -247,7 +260,7 @@ class Watch:
                 self._seq = 0
 
 
-def loads_of(client: Client) -> list[Callable[[], float]]:
+def loads_of(client: Client, watch: Watch) -> list[Callable[[], float]]:
     """Return the steps of all that the client does, each for a thread."""
     steps = [Emits(client).step]
     if "topics" in client.loads or "watch" in client.loads:
@@ -257,7 +270,7 @@ def loads_of(client: Client) -> list[Callable[[], float]]:
     if "queue" in client.loads:
         steps += [Writes(client, "jobs", "write").step, Jobs(client, "w1").step, Jobs(client, "w2").step]
     if "watch" in client.loads:
-        steps += [Watch(client).step]
+        steps += [watch.step]
     return steps
 
 
@@ -279,7 +292,8 @@ def repeat(client: Client, step: Callable[[], float], idle: threading.Semaphore)
 def main() -> None:
     """Run until the input ends."""
     client = Client(json.loads(sys.argv[1]))
-    steps, idle = loads_of(client), threading.Semaphore(0)
+    watch = Watch(client)
+    steps, idle = loads_of(client, watch), threading.Semaphore(0)
     for step in steps:
         threading.Thread(target=repeat, args=(client, step, idle), daemon=True).start()
     for line in sys.stdin:
@@ -287,6 +301,9 @@ def main() -> None:
         if word == "begin":
             client.round = name
             client.running.set()
+        elif word == "follow":
+            watch.catch_up(int(name))
+            client.tell("halted")
         else:
             client.running.clear()
             for _ in steps:

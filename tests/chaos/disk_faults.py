@@ -8,23 +8,32 @@ import os
 import resource
 import shutil
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from tests.chaos.kinds import PRELOADED
 from tests.chaos.member import Member
 from tests.chaos.mounts import mount
 from tests.chaos.plan import Fault
 from tests.chaos.preload import Preload
 from tests.chaos.steps import Steps
 
+if TYPE_CHECKING:
+    from tests.chaos.faults import Faults
+
 DiskFault = Callable[[Member, Fault], Steps]
 _SLOW_MILLISECONDS = 250
 
 
-def fault(kind: str) -> Callable[[object, Member, Fault], Steps]:
-    """Return the fault as the others are called. The node may log errors from then on."""
+def fault(kind: str) -> Callable[[Faults, Member, Fault], Steps]:
+    """Return the fault as the others are called. The node may log errors from then on. A fault of the preloaded library
+    that no call has met is idle."""
 
-    def steps(_: object, member: Member, drawn: Fault) -> Steps:
+    def steps(faults: Faults, member: Member, drawn: Fault) -> Steps:
         member.troubled = True
+        before = None if member.preload is None else member.preload.hits
         yield from KINDS[kind](member, drawn)
+        if kind in PRELOADED and member.preload is not None and member.preload.hits == before:
+            faults.note_idle(drawn)
 
     return steps
 

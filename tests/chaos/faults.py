@@ -98,7 +98,8 @@ class Faults:
         yield from until(member.ready, f"{member.name} to be ready")
         yield from until(member.declare, f"{member.name} to take what is declared")
 
-    def _nothing(self, fault: Fault) -> None:
+    def note_idle(self, fault: Fault) -> None:
+        """Count a fault that found nothing to happen to."""
         self.idle[fault.kind] = self.idle.get(fault.kind, 0) + 1
 
     # --- processes ------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ class Faults:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(chance.choice(pids), signal.SIGKILL)
             else:
-                self._nothing(fault)
+                self.note_idle(fault)
             yield fault.seconds / 3
 
     def _kill_plugin(self, member: Member, fault: Fault) -> Steps:
@@ -135,7 +136,7 @@ class Faults:
                     killed += 1
             yield 0.01
         if not killed:
-            self._nothing(fault)
+            self.note_idle(fault)
 
     def _freeze(self, member: Member, fault: Fault) -> Steps:
         frozen = member.running
@@ -182,7 +183,7 @@ class Faults:
         url = chance.choice([*self.mesh.members.values()]).database_url
         assert url is not None
         if not server.kill_backend(url):
-            self._nothing(fault)
+            self.note_idle(fault)
         yield fault.seconds
 
     def _kill_server(self, fault: Fault) -> Steps:
@@ -269,7 +270,7 @@ class Faults:
     def _delay_packets(self, fault: Fault) -> Steps:
         if reason := namespaces.delay_packets(on=True):
             self.skipped[fault.kind] = reason
-            self._nothing(fault)
+            self.note_idle(fault)
             return
         try:
             yield fault.seconds

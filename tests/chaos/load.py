@@ -42,7 +42,10 @@ class Written:
 
 @dataclass
 class Lease:
-    """A job that was handed out, and when a worker settled it: asked, and answered that it was done."""
+    """A job that was handed out, and when a worker settled it.
+
+    `settled`: it asked to ack or return it; `acked`: it asked to ack it; `done`: the answer was that it is done.
+    """
 
     seq: int
     lease_id: str
@@ -50,6 +53,7 @@ class Lease:
     asked: float
     answered: float
     settled: float = 0.0
+    acked: float = 0.0
     done: float = 0.0
 
 
@@ -116,7 +120,10 @@ class Ledger:
                 self.nodes[node].writes.setdefault(told["key"], Written(told["topic"], told["records"], at))
             case "ack" | "nack":
                 for _, lease_id in told["held"]:
-                    self.nodes[node].leases[lease_id].settled = at
+                    lease = self.nodes[node].leases[lease_id]
+                    lease.settled = at
+                    if told["kind"] == "ack":
+                        lease.acked = at
 
     def _answered(self, node: str, asked: dict[str, Any], answer: Any, at: float) -> None:
         match asked["kind"]:

@@ -257,7 +257,9 @@ class Bench:
         gaps = {name: node.ask("GET", "/groups/edge/gaps", limit=1000)["gaps"] for name, node in self.nodes.items()}
         for name, other in (("a", "b"), ("b", "a")):
             if lost := sorted({*acknowledged[name]} - {*ids[name]}):
-                found.violations.append(f"V3 {name} lost {len(lost)} events of after its restore: {lost[:3]}")
+                found.violations.append(
+                    f"V3 {name} lost {len(lost)} events that it acknowledged after its restore: {lost[:3]}"
+                )
             if len({*ids[name]}) < len(ids[name]):
                 found.violations.append(f"V5 {name} shows events twice")
             there = {*ids[other]}

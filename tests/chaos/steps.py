@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 Steps = Generator[float, None, None]
 _LOOK = 0.05
-_PATIENCE = 60.0
+_PATIENCE = 90.0
+"""Longer than the longest freeze."""
 
 
 def until(condition: Callable[[], object], what: str) -> Steps:
-    """Wait for a condition. Raises AssertionError after a minute."""
+    """Wait for a condition. Raises AssertionError after 90 seconds."""
     end = time.monotonic() + _PATIENCE
     while not condition():
         assert time.monotonic() < end, f"waited {_PATIENCE:g} s for {what}"

@@ -92,8 +92,8 @@ class WorkVerdict:
             leases.setdefault(lease.seq, []).append(lease)
         for key, written in self._promised("jobs"):
             for seq, (data, _) in zip(written.seqs, written.records, strict=True):
-                settled = any(lease.settled for lease in leases.get(seq, ()))
-                if waiting.get(seq) != data and data not in dead and not settled:
+                acked = any(lease.acked for lease in leases.get(seq, ()))
+                if waiting.get(seq) != data and data not in dead and not acked:
                     yield f"V15 {self.name}: job {seq} of {key} was acknowledged and lost"
         if not self.restored:
             for seq, its in leases.items():
@@ -124,12 +124,15 @@ class WorkVerdict:
         if self.restored:
             return
         held = {each["$seq"]: each["data"] for each in records(self.member.running, "orders")}
+        head = max(held, default=0)
+        if self.member.client is not None:
+            self.member.client.catch_up(head)
         seen = dict(self.own.seen)
         if wrong := [seq for seq, data in self.own.seen if held.get(seq) != data]:
             yield f"V14 {self.name}: a watch showed seqs {wrong[:5]} with other data than they have"
-        if missed := sorted({*range(1, max(seen, default=0) + 1)} - {*seen}):
-            yield f"V14 {self.name}: a watch missed seqs {missed[:5]} of {max(seen)}"
-        if {*self.own.tombstones} - {"recreated"}:
+        if missed := sorted({*range(1, head + 1)} - {*seen}):
+            yield f"V14 {self.name}: a watch missed seqs {missed[:5]} of {head}"
+        if {*self.own.tombstones} - ({"recreated"} if self.unsynced else set()):
             yield f"V14 {self.name}: a watch got the tombstones {self.own.tombstones}, and nothing was removed"
 
     def _derived(self, ids: set[str], derived: list[str]) -> Iterator[str]:

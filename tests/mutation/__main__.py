@@ -1,7 +1,8 @@
 """Run the tests of a module against each of a sample of its mutants: `python -m tests.mutation --count 100`.
 
 A mutant that fails no test survives. Some survivors are equivalent to the original; each of the others shows behaviour
-that no test covers. With `--simulate SEEDS`, simulated runs judge survivors, too. Tests run in copies of the project,
+that no test covers. With `--simulate SEEDS`, simulated runs judge survivors, too; a run kills a mutant only if it
+violates an invariant, and none does so without a change. Tests run in copies of the project,
 one for each job, so that nothing is changed here. The figures are written to build/mutants.json.
 """
 
@@ -47,6 +48,8 @@ _PATIENCE = 4.0
 _LEAST_SECONDS = 30.0
 _SEED_SECONDS = 20.0
 """Seconds after which a simulated run is in an endless loop."""
+_VIOLATED = 4
+"""The exit status of a simulated run that violates an invariant."""
 KILLED, TIMEOUT, SURVIVED, SIMULATED = "killed", "timeout", "survived", "killed by the simulation"
 
 
@@ -63,6 +66,8 @@ def main() -> int:
         for number in range(options.jobs):
             copies.put(_copy(Path(folder) / str(number)))
         seconds = {path: _unchanged(copies, path, found) for path, found in tests.items()}
+        if options.simulate and (status := _simulate(Path(folder) / "0", options.simulate)) != 0:
+            sys.exit(f"the simulated runs fail without a change: status {status}")
         with ThreadPoolExecutor(options.jobs) as pool:
             jobs = [pool.submit(_judge, copies, mutant, tests, seconds, options.simulate) for mutant in sample]
             ends = [job.result() for job in jobs]
@@ -129,7 +134,7 @@ def _judge(
         file.write_bytes(mutant.apply(source))
         done = _run(copy, tests[target], seconds=max(_LEAST_SECONDS, seconds[target] * _PATIENCE))
         end = TIMEOUT if done is None else KILLED if done.returncode else SURVIVED
-        if end == SURVIVED and seeds and not _simulate(copy, seeds):
+        if end == SURVIVED and seeds and _simulate(copy, seeds) == _VIOLATED:
             end = SIMULATED
         print(f"{end}: {mutant}", flush=True)
         return end
@@ -138,15 +143,15 @@ def _judge(
         copies.put(copy)
 
 
-def _simulate(copy: Path, seeds: int) -> bool:
-    """Return whether simulated runs from seed 1 on end in time, and violate nothing."""
+def _simulate(copy: Path, seeds: int) -> int | None:
+    """Return the exit status of simulated runs from seed 1 on; None if they do not end in time."""
     command = [sys.executable, "-m", "eventd.cli.routerd_eventd", "simulate", "--seeds", str(seeds)]
     env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(command, cwd=copy, env=env, capture_output=True, timeout=_SEED_SECONDS * seeds)
     except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+        return None
+    return done.returncode
 
 
 def _run(copy: Path, tests: Sequence[str], *, seconds: float) -> subprocess.CompletedProcess[str] | None:

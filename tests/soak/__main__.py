@@ -1,7 +1,8 @@
 """`python -m tests.soak --minutes 60`: real nodes under constant load with a fault a minute, and what grows.
 
 Samples each node every few seconds, judges the slopes of the second half, and compares with the begin once the load is
-over. Writes the figures to build/soak.json. Exits with status 4 if something grows, does not come back, or is lost.
+over. Writes the figures to build/soak.json. Exits with status 4 if something grows, does not come back, or is lost, or
+if less than 80 % of the load is acknowledged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from tests.reliability.provenance import describe_run
 from tests.soak.nodes import FAULTS, STEADY, SoakClient, SoakNodes
 from tests.soak.samples import NodeSampler
-from tests.soak.verdict import SOUND, rows
+from tests.soak.verdict import SOUND, missing_load, rows
 
 SETTLE_SECONDS = 30.0
 """Seconds after the load until the figures are compared with those of the begin."""
@@ -68,7 +69,9 @@ def _run(soak: SoakNodes, options: argparse.Namespace) -> tuple[dict[str, Any], 
     finally:
         for client in clients:
             client.finish()
-    wrong = list(soak.rest(clients))
+    acknowledged = sum(client.acknowledged for client in clients)
+    wrong = list(filter(None, [missing_load(acknowledged, options.rate, options.minutes * 60)]))
+    wrong += soak.rest(clients)
     time.sleep(SETTLE_SECONDS)
     after = {sampler.node.name: sampler.sample() for sampler in samplers}
     slopes = list(rows(samples, after))
@@ -77,7 +80,7 @@ def _run(soak: SoakNodes, options: argparse.Namespace) -> tuple[dict[str, Any], 
         "run": describe_run(),
         "minutes": options.minutes,
         "eventsPerSecond": options.rate,
-        "acknowledged": sum(client.acknowledged for client in clients),
+        "acknowledged": acknowledged,
         "faults": sum(soak.faults.values()),
         "faultsByKind": soak.faults,
         "slopes": slopes,

@@ -15,6 +15,8 @@ MOST_LEFT: Final = 1.25
 """How many times a figure may be that of the begin once the load is over."""
 LEAST_HOURS: Final = 1 / 6
 """The least length of the judged half: caches fill at first, and retention has nothing to evict yet."""
+LEAST_LOAD: Final = 0.8
+"""The share of the events of the rate and time that must be acknowledged: a soak with less load shows less."""
 STEADY, GROWS, LEFT, TOO_SHORT = "steady", "grows", "does not come back", "too short to judge"
 SOUND: Final = (STEADY, TOO_SHORT)
 """The verdicts that are not failures."""
@@ -64,6 +66,14 @@ def _verdict(series: Series, begin: float, end: float, slope: Slope, hours: floa
     if series.returns and series.after is not None and end > MOST_LEFT * begin and end > begin + 2:
         return LEFT
     return STEADY
+
+
+def missing_load(acknowledged: int, events_per_second: float, seconds: float) -> str:
+    """Return what is wrong with the load of a soak; an empty text if nothing is."""
+    planned = events_per_second * seconds
+    if acknowledged >= LEAST_LOAD * planned:
+        return ""
+    return f"{acknowledged} events acknowledged, less than {LEAST_LOAD:.0%} of {planned:.0f}"
 
 
 def rows(

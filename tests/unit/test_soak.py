@@ -9,7 +9,7 @@ import pytest
 
 from tests.soak.samples import delivery_p99, read_buckets
 from tests.soak.slopes import quantile_of, slope_of
-from tests.soak.verdict import GROWS, LEFT, STEADY, TOO_SHORT, Series, judge
+from tests.soak.verdict import GROWS, LEFT, STEADY, TOO_SHORT, Series, judge, missing_load
 
 METRICS = """\
 # TYPE routerd_eventd_outbox_delivery_lag_seconds histogram
@@ -77,3 +77,14 @@ def test_latencies_are_those_since_the_sample_before_and_over_all_links() -> Non
     assert delivery_p99(
         {0.1: 500.0, 1.0: 500.0, math.inf: 500.0}, {0.1: 1.0, 1.0: 1.0, math.inf: 1.0}
     ) == pytest.approx(0.099)
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "words"),
+    [
+        (4800, ""),
+        (4799, "4799 events acknowledged, less than 80% of 6000"),
+    ],
+)
+def test_a_soak_with_less_load_than_planned_fails(acknowledged: int, words: str) -> None:
+    assert missing_load(acknowledged, 60.0, 100.0) == words
