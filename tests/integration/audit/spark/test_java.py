@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from eventd.audit.spark import java
+from eventd.audit.spark import java, session
 from eventd.audit.spark.java import JavaNotFound, find_java, java_home
 
 
@@ -86,6 +87,17 @@ def test_it_is_made_once_and_never_of_itself(tmp_path: Path) -> None:
     assert java_home({**around, "JAVA_HOME": str(home)}) == home
     assert home.stat().st_mtime_ns == made
     assert [entry.name for entry in home.parent.iterdir()] == [home.name]
+
+
+def test_what_spark_starts_runs_on_the_java_of_the_wheel_where_there_is_no_other(
+    tmp_path: Path, wheel: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors inherit the environment of the session."""
+    wheel.append(pretended(tmp_path / "wheel", "25.0.2"))
+    monkeypatch.setattr(os, "environ", {"HOME": str(tmp_path), "PATH": str(tmp_path / "nothing")})
+    session._launch_settings("local-cluster[1,1,1024]", "1g", tmp_path, [])
+    started = Path(os.environ["JAVA_HOME"], "bin", "java")
+    assert started.read_text().endswith(f"exec '{wheel[0]}/bin/java' \"$@\"\n")
 
 
 def test_without_a_home_that_can_be_written_it_is_made_for_the_time_being(tmp_path: Path) -> None:
