@@ -243,6 +243,7 @@ def test_all_fields_of_states_are_changed() -> None:
 def test_a_changed_selection_of_a_state_is_found(federation: Federation, sound: Report, lake: LakeFiles) -> None:
     """Each condition in the selection of another link."""
     links = [(node, peer) for node in NODES for peer in NODES if peer != node]
+    assert len(CONDITIONS) <= len(links)
     changed = dict(zip(CONDITIONS, links, strict=False))
     for condition, (node, other) in changed.items():
 

@@ -67,11 +67,12 @@ def figure(node: NodeProcess, name: str) -> float:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, NodeProcess]]:
-    """A node of several processes, and a peer, for the tests that only ask."""
+    """A node and a peer, both of several processes, for the tests that only ask."""
     processes = Processes(tmp_path_factory.mktemp("pair"))
     try:
-        a, b = NodeProcess(processes, "a", EVENTD_WORKERS=str(WORKERS)), NodeProcess(processes, "b")
-        wait_whole(a)
+        a = NodeProcess(processes, "a", EVENTD_WORKERS=str(WORKERS))
+        b = NodeProcess(processes, "b", EVENTD_WORKERS="2")
+        wait_whole(a), wait_whole(b, 2)
         a.join(), b.join()
         a.join(b), b.join(a)
         yield a, b

@@ -84,8 +84,10 @@ CONDITIONS = [
     ("node IN ('site-b', 'site-c') AND number BETWEEN 41 AND 45", 5),
     ("node LIKE '%-a' AND NOT number < 399", 2),
     ("event_at = TIMESTAMP'2026-11-20 12:00:00' AND subject IS NOT NULL", 450),
-    ("expires_at <=> NULL OR number = 1", 2),
-    ("digest = X'00' OR recorded_at > TIMESTAMP'2026-11-20 12:00:00'", 0),
+    ("expires_at <=> NULL AND number = 1", 0),
+    ("expires_at <=> TIMESTAMP'2026-11-20 12:00:00' AND number = 1", 2),
+    (f"digest = X'{bytes(32).hex()}' AND recorded_at > TIMESTAMP'2026-11-20 11:00:00'", EVENTS + 50),
+    ("digest = X'00' AND recorded_at > TIMESTAMP'2026-11-20 11:00:00'", 0),
 ]
 
 

@@ -48,7 +48,9 @@ class Ledgers:
             content = {files[name] for name in readable}
             if not readable:
                 continue
-            if self._first.setdefault(ledger, content) is content or self._first[ledger] != content:
+            if schema == "before":
+                self._first[ledger] = content
+            if schema == "before" or self._first.get(ledger) != content:
                 self._connection.execute(_CREATE.format(f"{schema}.{ledger}"), {"files": readable})
             else:  # what was not damaged is not read again
                 self._connection.execute(f"CREATE VIEW {schema}.{ledger} AS SELECT * FROM before.{ledger}")
