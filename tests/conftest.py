@@ -150,7 +150,8 @@ def make_postgres_database(postgres_server: PostgresServer) -> Callable[[], str]
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer, make_postgres_database: Callable[[], str]) -> Iterator[str]:
-    """The URL of a new Postgres database, empty if not said otherwise. A session left open on it fails the test."""
+    """The URL of a new Postgres database, as `make_postgres_database` creates it. A session left open on it fails the
+    test."""
     url = make_postgres_database()
     yield url
     try:

@@ -12,12 +12,12 @@ import time
 from collections import Counter
 from copy import copy
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 
 from tests.acceptance.test_kill import Emitter
 from tests.support.declared import group
+from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes
 from tests.support.running import ApiError, NodeProcess
 from tests.support.silent_proxy import silent_proxy
@@ -126,7 +126,7 @@ def in_transaction(url: str) -> bool:
         " AND starts_with(application_name, 'eventd-writer') AND state = 'idle in transaction'"
         " AND state_change < clock_timestamp() - interval '50 milliseconds'"
     )
-    with psycopg.connect(url.replace("+psycopg", "")) as session:
+    with PostgresServer.connect(url) as session:
         (found,) = session.execute(sql).fetchone() or (0,)
         return bool(found)
 
@@ -137,7 +137,7 @@ def end_claim(url: str) -> None:
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND granted"
         " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     )
-    with psycopg.connect(url.replace("+psycopg", "")) as session:
+    with PostgresServer.connect(url) as session:
         assert session.execute(sql).fetchall() == [(True,)]
 
 

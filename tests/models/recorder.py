@@ -62,10 +62,10 @@ class LinkRecorder:
                 self.note("settle" if step.batches else "pass", step.upto)
             return found
 
-        replaced(patch, peers, "compare_mark", compared)
-        replaced(patch, peers.PeerSink, "deliver", delivers)
-        replaced(patch, consumer, "rewind", rewinds)
-        replaced(patch, units, "apply_step", settles)
+        replace_function(patch, peers, "compare_mark", compared)
+        replace_function(patch, peers.PeerSink, "deliver", delivers)
+        replace_function(patch, consumer, "rewind", rewinds)
+        replace_function(patch, units, "apply_step", settles)
 
     def _wrap_receiver(self, patch: pytest.MonkeyPatch) -> None:
         async def links(inner: Callable[..., Any], ingress: Any, header: Any, *rest: Any) -> Any:
@@ -81,11 +81,11 @@ class LinkRecorder:
                 self.note("store", header.range.after, header.range.upto)
             return found
 
-        replaced(patch, PeerIngress, "_link", links)
-        replaced(patch, StoreBatch, "finish", finishes)
+        replace_function(patch, PeerIngress, "_link", links)
+        replace_function(patch, StoreBatch, "finish", finishes)
 
 
-def replaced(patch: pytest.MonkeyPatch, owner: Any, name: str, outer: Callable[..., Any]) -> None:
+def replace_function(patch: pytest.MonkeyPatch, owner: Any, name: str, outer: Callable[..., Any]) -> None:
     """Replace a function by `outer`, which gets the function itself before the arguments."""
     inner = getattr(owner, name)
     patch.setattr(owner, name, lambda *args, **kwargs: outer(inner, *args, **kwargs))

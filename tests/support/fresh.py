@@ -10,7 +10,6 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -22,7 +21,7 @@ from tests.support.logs import empty
 from tests.support.postgres import EMPTYING, PostgresServer
 
 on_sqlite = pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
-"""Runs a test once, above the rooms that have SQL: others execute on Postgres each statement that it executes."""
+"""Runs a test once: when this was measured, other tests executed on Postgres each statement that it executes."""
 
 
 def make_current(url: str, *, now: int) -> None:
@@ -45,7 +44,7 @@ def make_current(url: str, *, now: int) -> None:
 def create_current(server: PostgresServer) -> str:
     """Create a Postgres database at the newest schema, with its own history id; return its URL."""
     url = server.create_database(like=_postgres_template(server))
-    with psycopg.connect(url.replace("+psycopg", "")) as session:
+    with server.connect(url) as session:
         session.execute("UPDATE log_heads SET epoch = %s, instance = %s", _new_ids())
     return url
 

@@ -154,7 +154,8 @@ class PostgresServer:
             self._kept = None
 
     def create_database(self, *, like: str = "") -> str:
-        """Create a database, empty or as that behind the URL `like`, which nobody may have open; return its URL."""
+        """Create a database and return its URL: an empty one, or a copy of that behind the URL `like`, which must have
+        no session."""
         name = f"eventd_test_{next(self._names)}"
         source = _database_of(like) if like else "template1"
         with self._session() as session:
@@ -169,9 +170,14 @@ class PostgresServer:
             name = sql.Identifier(_database_of(url))
             session.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
 
+    @staticmethod
+    def connect(url: str, *, autocommit: bool = False) -> psycopg.Connection:
+        """Return a session of the database behind `url`."""
+        return psycopg.connect(url.replace("+psycopg", ""), autocommit=autocommit)
+
     def sessions(self, url: str) -> list[str]:
-        """Return the open sessions of the database behind `url`, one readable line each; that of `EMPTYING` is none of
-        a test."""
+        """Return the open sessions of the database behind `url`, one readable line each, without that of `EMPTYING`,
+        which belongs to no test."""
         question = (
             "SELECT pid, application_name, state, left(query, 120) FROM pg_stat_activity"
             " WHERE datname = %s AND backend_type = 'client backend' AND application_name <> %s"

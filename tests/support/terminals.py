@@ -23,7 +23,8 @@ _SHELL_ONLY = re.compile(r"^\S*bash: line \d+:.*\n", re.MULTILINE)
 def make_commands(folder: Path) -> str:
     """Write both commands, and a Python that has the package, into a folder; return the PATH that has them.
 
-    The commands are forks, for a shell that is started with `shell_files`.
+    The commands are forks, for a shell that is started with `shell_files`. A killed fork ends a moment after the
+    process that the shell sees: only the next of these commands waits for that, any other program does not.
     """
     folder.mkdir()
     python = f'"{sys.executable}"'

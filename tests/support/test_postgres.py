@@ -16,12 +16,8 @@ from tests.support.tether import tethered
 from tests.support.waiting import wait_for
 
 
-def connect(url: str) -> psycopg.Connection:
-    return psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://"))
-
-
 def test_it_is_a_durable_server_on_loopback(postgres_url: str) -> None:
-    with connect(postgres_url) as session:
+    with PostgresServer.connect(postgres_url) as session:
         shown = {name: session.execute(f"SHOW {name}").fetchone() for name in ("fsync", "listen_addresses")}
     session.close()
     assert shown == {"fsync": ("on",), "listen_addresses": ("127.0.0.1",)}
@@ -30,10 +26,10 @@ def test_it_is_a_durable_server_on_loopback(postgres_url: str) -> None:
 def test_databases_are_apart(postgres_server: PostgresServer) -> None:
     first, second = postgres_server.create_database(), postgres_server.create_database()
     try:
-        with connect(first) as session:
+        with PostgresServer.connect(first) as session:
             session.execute("CREATE TABLE here (id int)")
         session.close()
-        with connect(second) as session, pytest.raises(psycopg.errors.UndefinedTable):
+        with PostgresServer.connect(second) as session, pytest.raises(psycopg.errors.UndefinedTable):
             session.execute("SELECT * FROM here")
         session.close()
     finally:
@@ -43,7 +39,7 @@ def test_databases_are_apart(postgres_server: PostgresServer) -> None:
 
 def test_dropping_ends_open_sessions(postgres_server: PostgresServer) -> None:
     url = postgres_server.create_database()
-    session = connect(url)
+    session = PostgresServer.connect(url)
     try:
         assert len(postgres_server.sessions(url)) == 1
         postgres_server.drop_database(url)

@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -275,7 +274,7 @@ def test_a_process_waits_for_the_migration_of_another_longer_than_for_other_lock
     lock = SCHEMA_LOCK & 0xFFFFFFFF
     waiting = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = {lock}"
     with (
-        psycopg.connect(postgres_url.replace("+psycopg", ""), autocommit=True) as migrating,
+        PostgresServer.connect(postgres_url, autocommit=True) as migrating,
         ThreadPoolExecutor(1) as thread,
     ):
         migrating.execute("SELECT pg_advisory_lock(%s)", (SCHEMA_LOCK,))
