@@ -5,7 +5,6 @@ Their requests: see `callback_history`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -28,6 +27,7 @@ from eventd.store.engine.database import Connection
 from eventd.store.rows.callback_cursors import CALLBACK, RESEND, SUBSCRIBER, callback_name, callback_of
 from eventd.store.rows.registry import StoredResource, read_resources
 from eventd.store.rows.routemaster import read_subscribers
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.quoting import MOST, quoted
 
 _KIND_WORDS = (EVENT_CALLBACK.name.lower(), EVENT_CALLBACK.plural, *EVENT_CALLBACK.short)
@@ -114,10 +114,10 @@ def _no_callback(name: str, known: Collection[str]) -> NotFound:
         handle = quoted(name.removeprefix(SUBSCRIBER))
         hint = "routerctl routemaster subscribers lists those there are"
         return NotFound(f"the Routemaster surface has no subscriber {handle}", hint=hint)
-    close = difflib.get_close_matches(name[:MOST], known, 1)
+    meant = did_you_mean(name[:MOST], known)
     declared = [one for one in known if not one.startswith(SUBSCRIBER)]
-    hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(declared[:_MOST_NAMED]) or 'none'}"
-    if not close and len(declared) > _MOST_NAMED:
+    hint = meant or f"declared: {', '.join(declared[:_MOST_NAMED]) or 'none'}"
+    if not meant and len(declared) > _MOST_NAMED:
         hint += "; routerctl callback list shows all"
     return NotFound(f"there is no callback {name if len(name) <= MOST else quoted(name)}", hint=hint)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -17,6 +16,7 @@ from eventd.resources.kinds.registry import EVENT_GROUP, EVENT_PEER
 from eventd.resources.validation.resource import from_stored
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import SpecText, read_spec_texts
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.quoting import shortened
 
 MOST_KEPT: Final = 1024
@@ -30,7 +30,7 @@ def find_group(conn: Connection, name: str) -> GroupConfig:
     if not stored:
         known = [text.name for text in read_spec_texts(conn, EVENT_GROUP.name)]
         hint = f"declared: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
-        raise NotFound(f"EventGroup {name} is not declared", hint=_similar(name, known) or hint)
+        raise NotFound(f"EventGroup {name} is not declared", hint=did_you_mean(name, known) or hint)
     group, protocols = stored[-1]
     read = [_read_peer(text, protocols) for text in read_spec_texts(conn, EVENT_PEER.name)]
     mine = [one for one in read if one is not None and one[0].group == name]
@@ -57,11 +57,6 @@ def _read_peer(text: SpecText, protocols: tuple[str, ...]) -> tuple[PeerConfig, 
     return (peer_of(text.name, spec, protocols), pins_of(spec)) if isinstance(spec, EventPeerSpec) else None
 
 
-def _similar(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {close[0]}?" if close else ""
-
-
 def find_peer(group: GroupConfig, node: str) -> PeerConfig:
     """Return the group's peer with the node name `node`. Raises NotFound."""
     for peer in group.peers.values():
@@ -69,7 +64,7 @@ def find_peer(group: GroupConfig, node: str) -> PeerConfig:
             return peer
     node = shortened(node)
     known = sorted(peer.node_name for peer in group.peers.values())
-    hint = _similar(node, known) or (
+    hint = did_you_mean(node, known) or (
         f"its peers: {', '.join(known)}" if known else "declare one: routerctl apply -f FILE"
     )
     raise NotFound(f"group {group.name} has no peer {node}", hint=hint)

@@ -25,6 +25,7 @@ from eventd.resources.validation.references import referring
 from eventd.resources.validation.resource import Declaration, Resource, document, from_stored, identity_of
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import StoredResource, announce, delete_resource, put_resource, read_resources
+from eventd.text.did_you_mean import did_you_mean
 from federation.selector import Selector
 
 PUBLIC_ONLY = AddressRules.of_callbacks((), ())
@@ -205,8 +206,7 @@ def plan_delete(doomed: Sequence[Identity], stored: Sequence[StoredResource]) ->
     for identity in doomed:
         if identity not in rows:
             names = [row.name for row in stored if identity_of(row)[:2] == identity[:2]]
-            close = difflib.get_close_matches(identity.name, names, 1)
-            raise NotFound(f"{identity} does not exist", hint=f"did you mean {close[0]}?" if close else "")
+            raise NotFound(f"{identity} does not exist", hint=did_you_mean(identity.name, names))
     going = dict.fromkeys(doomed)
     for identity in going:
         users = referring(identity.name, KINDS[identity.kind], stored) if identity.kind in KINDS else []

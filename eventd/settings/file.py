@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from eventd.settings.model import Settings
 from eventd.settings.problems import SettingProblem
 from eventd.settings.values import read_bounded
+from eventd.text.did_you_mean import did_you_mean
 
+SIMILAR: Final = 0.75
+"""How similar to a setting a wrong name must be to be taken for it; see `did_you_mean`."""
 _MOST_LEVELS = 20
 """Levels of a settings file in YAML; settings need two."""
 
@@ -37,7 +39,8 @@ def read_file(path: Path, problems: list[SettingProblem]) -> Iterator[tuple[str,
         if key in fields:
             yield key, (value, origin)
         else:
-            problems.append(SettingProblem(origin, f"there is no such setting{similar_name(str(key), fields)}"))
+            meant = did_you_mean(str(key), fields, SIMILAR)
+            problems.append(SettingProblem(origin, f"there is no such setting{f' ({meant})' if meant else ''}"))
 
 
 def _line_of(key: str, text: str) -> str:
@@ -72,9 +75,3 @@ def _yaml(path: Path, text: str) -> dict[Any, Any]:
     if content is not None and not isinstance(content, dict):
         raise ValueError("must hold one setting per line, as `name: value`")
     return content or {}
-
-
-def similar_name(name: str, known: Iterable[str]) -> str:
-    """Return the known name that a wrong one was probably meant to be, as a question in parentheses; or nothing."""
-    close = difflib.get_close_matches(name, list(known), 1, 0.75)
-    return f" (did you mean {close[0]}?)" if close else ""

@@ -14,11 +14,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from eventd.settings.environment import DATABASE_FILE
-from eventd.settings.file import read_file, similar_name
+from eventd.settings.file import SIMILAR, read_file
 from eventd.settings.model import Settings, flag_of, variable_of
 from eventd.settings.problems import BadSettings, SettingProblem
 from eventd.settings.routemaster import reference_values
 from eventd.settings.values import read_database, rights_of_others
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.quoting import with_value
 from eventd.text.validation import message_of
 
@@ -127,4 +128,5 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     known = [*map(variable_of, Settings.model_fields), *_NOT_SETTINGS]
     for name in sorted(environ):
         if name.startswith("EVENTD_") and name not in known:
-            yield f"{name} is not a setting{similar_name(name, known)}"
+            meant = did_you_mean(name, known, SIMILAR)
+            yield f"{name} is not a setting{f' ({meant})' if meant else ''}"

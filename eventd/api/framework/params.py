@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from eventd.api.errors.codes import BadParams
 from eventd.resources.reading.problems import shorten
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.quoting import with_value
 from eventd.text.validation import message_of
 
@@ -139,5 +139,5 @@ def _unknown(name: str, model: type[BaseModel]) -> str:
 
 def _meant(name: str, model: type[BaseModel]) -> str:
     known = [_outer_name(model, field) for field in model.model_fields]
-    close = difflib.get_close_matches(name, known, 1, 0.7)
-    return f", did you mean {close[0]}?" if close else f", which has {', '.join(known) or 'none'}"
+    meant = did_you_mean(name, known, 0.7)
+    return f", {meant}" if meant else f", which has {', '.join(known) or 'none'}"

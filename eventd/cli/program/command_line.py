@@ -5,7 +5,6 @@ The commands are declared with typer's annotations; its groups are subclassed as
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from eventd.cli.program.old_spellings import (
 )
 from eventd.cli.program.params import UnusedOption, own
 from eventd.cli.terminal.output import note
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.quoting import quoted
 
 _NEGATIVE = re.compile(r"-[0-9.]")
@@ -147,8 +147,8 @@ class Group(_OwnParams, TyperGroup):
         """Return the name of the command in the first argument, the command, and the rest; fail if it is unknown."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             names = [name for name in self.list_commands(ctx) if not self._listed(name).hidden]
-            close = difflib.get_close_matches(args[0], names, 1)
-            ctx.fail(f"no such command {quoted(args[0])}{f': did you mean {close[0]}?' if close else ''}")
+            meant = did_you_mean(args[0], names)
+            ctx.fail(f"no such command {quoted(args[0])}{f': {meant}' if meant else ''}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -157,14 +157,13 @@ def read_settings(words: Iterable[str]) -> dict[str, Any]:
 
 def check_fields(settings: Mapping[str, Any]) -> None:
     """Raise `Invalid` for an unknown field, which the API would ignore."""
-    import difflib
-
     from eventd.client import Config
+    from eventd.text.did_you_mean import did_you_mean
 
     for name in settings:
         if name not in Config.__struct_fields__:
-            close = difflib.get_close_matches(str(name), Config.__struct_fields__, 1)
-            hint = f"did you mean {close[0]}?" if close else f"the fields are {', '.join(Config.__struct_fields__)}"
+            fields = Config.__struct_fields__
+            hint = did_you_mean(str(name), fields) or f"the fields are {', '.join(fields)}"
             raise Invalid(f"a topic has no field {str(name)[:60]!r}", hint=hint)
 
 

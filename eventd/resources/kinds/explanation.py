@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin
 
@@ -12,6 +11,7 @@ from eventd.errors import NotFound
 from eventd.resources.kinds.registry import Kind
 from eventd.resources.kinds.schema import METADATA
 from eventd.resources.kinds.spec import Spec, SpecField, defaults_of, name_of, section_of, walk
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.duration import format_duration
 from eventd.text.quoting import quoted
 from eventd.text.size import format_size
@@ -42,10 +42,10 @@ def explain(kind: Kind, path: str = "") -> list[Explained]:
         ]:
             return found
     known = [field.path for field in every]
-    close = difflib.get_close_matches(f"spec.{wanted.removeprefix('spec.')}", map(_plain, known), 1)
+    meant = did_you_mean(f"spec.{wanted.removeprefix('spec.')}", map(_plain, known))
     raise NotFound(
         f"{kind.name} has no field {quoted(path)}",
-        hint=f"did you mean {close[0]}?" if close else f"see routerctl explain {kind.name}",
+        hint=meant or f"see routerctl explain {kind.name}",
     )
 
 

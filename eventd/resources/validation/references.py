@@ -6,7 +6,6 @@ reported at a resource of the input, never at a stored one that stays unchanged.
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from eventd.resources.reading.documents import Draft
 from eventd.resources.reading.problems import FieldPath, Problem, shorten
 from eventd.store.rows.registry import StoredResource
 from eventd.streams.names import DEFAULT
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.topic_names import GROUP_PREFIX
 from federation.peers import ANY, PROTOCOL_V1, PROTOCOL_V2
 
@@ -164,8 +164,8 @@ def _missing(drafts: Sequence[Draft], stored: Sequence[StoredResource]) -> Itera
         for one in _declared(reference.of, drafts, stored):
             ref = reference.name_in(one)
             if ref and ref not in known:
-                close = difflib.get_close_matches(shorten(ref), known, 1) if len(known) <= _MOST_COMPARED else []
-                hint = f"did you mean {close[0]}?" if close else "declare it in the same input, or apply it first"
+                meant = did_you_mean(shorten(ref), known) if len(known) <= _MOST_COMPARED else ""
+                hint = meant or "declare it in the same input, or apply it first"
                 yield from _report(
                     _ReportPlace(one, reference.path, f"{reference.to.name} {ref} is not declared", hint)
                 )

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails, ValidationError
 
 from eventd.resources.kinds.spec import WORDED, Finding, Spec, name_of, section_under, walk
 from eventd.resources.reading.problems import MOST_FOUND, FieldPath, render_path, shorten
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.quoting import with_value
 from eventd.text.validation import message_of
 
@@ -62,8 +63,7 @@ def _hint(detail: ErrorDetails) -> str:
         return "write [...] around it, or each value on a line, after a dash"
     if kind == "literal_error" and isinstance(value, str):
         expected = _choices(detail.get("ctx", {})).replace(" or ", ", ").split(", ")
-        close = difflib.get_close_matches(shorten(value.lower()), expected, 1)
-        return f"did you mean {close[0]}?" if close else ""
+        return did_you_mean(shorten(value.lower()), expected)
     return ""
 
 

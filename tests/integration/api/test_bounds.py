@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import json
 import tracemalloc
@@ -13,7 +14,7 @@ from eventd.api.admin.events import event_texts
 from eventd.api.admin.resources import resources
 from eventd.api.bodies.bodies import HUGE_BYTES, BodyMemory
 from eventd.api.bodies.memory_limit import MemoryLimit
-from eventd.api.framework import params, reading
+from eventd.api.framework import reading
 from eventd.api.framework.route import BodyLimits, Route
 from eventd.api.routes import EVENTS, PROOFS, RESOURCES
 from eventd.api.routes import OPERATIONS as ALL
@@ -145,7 +146,7 @@ async def test_twenty_wrong_fields_are_named_and_the_others_counted(
     whole: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[str] = []
-    monkeypatch.setattr(params.difflib, "get_close_matches", lambda name, *_: compared.append(name) or [])
+    monkeypatch.setattr(difflib, "get_close_matches", lambda name, *_: compared.append(name) or [])
     body = json.dumps({f"k{n}": 1 for n in range(9_000)} | {"x" * 100_000: 1}).encode()
     status, told, _ = await whole.ask("POST", RENDER, data=body, headers=JSON)
     assert (status, told["error"]["code"]) == (400, "invalid_params")

@@ -6,7 +6,6 @@ event, with the same result.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from eventd.ingress.admission import draft_of
 from eventd.log.core.values import Draft, Drafts
 from eventd.resources.group_configuration import GroupConfig
 from eventd.resources.reading.problems import MOST_FOUND, shorten
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.duration import parse_duration
 from eventd.text.plural import counted
 from eventd.text.quoting import quoted
@@ -220,13 +220,8 @@ def _reword(text: str) -> str:
     """Return msgspec's message in the words of this API, naming the member; unchanged if its form is unknown."""
     if unknown := re.match(r"Object contains unknown field `(.*)`", text):
         name = shorten(unknown[1])
-        close = difflib.get_close_matches(name, MEMBERS, 1, 0.7)
-        meant = (
-            f"did you mean {close[0]}?"
-            if close
-            else f"an event has {', '.join(MEMBERS[: MEMBERS.index('recordedAt')])}"
-        )
-        return f"unknown member {name} ({meant})"
+        known = f"an event has {', '.join(MEMBERS[: MEMBERS.index('recordedAt')])}"
+        return f"unknown member {name} ({did_you_mean(name, MEMBERS, 0.7) or known})"
     if wrong := re.match(r"Expected `([^`]*)`, got `([^`]*)`(?: - at `\$\.?([^`]*)`)?", text):
         wanted, got, where = wrong[1].removesuffix(" | null"), wrong[2], wrong[3]
         kinds = {"str": "text", "object": "an object", "int": "a number", "float": "a number", "array": "a list"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from eventd.log.witnesses.offers import WitnessedTree
 from eventd.log.witnesses.witnessed import forget_trees, read_nodes, read_witnessed, read_witnessed_files
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
+from eventd.text.did_you_mean import did_you_mean
 from eventd.text.quoting import shortened
 from federation.errors import HistoryError
 from federation.history.checkpoints import read_checkpoint
@@ -217,6 +217,5 @@ def _reset(conn: Connection, params: ResetWitness, now: int) -> dict[str, Any]:
 def _require_known(params: ResetWitness, known: set[str]) -> None:
     if params.node not in known:
         node, names = shortened(params.node), sorted(known)
-        close = difflib.get_close_matches(node, names, 1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(names[:MOST_NAMED]) or 'none'}"
+        hint = did_you_mean(node, names) or f"known: {', '.join(names[:MOST_NAMED]) or 'none'}"
         raise NotFound(f"nothing is known of the history of {node} in group {params.group}", hint=hint)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +29,7 @@ from eventd.store.parts.part import StoredPart
 from eventd.store.parts.parts import delete_part
 from eventd.store.parts.reading import PartPlace, read_part_page, read_parts, read_sources
 from eventd.store.rows.registry import StoredResource, read_resources
+from eventd.text.did_you_mean import did_you_mean
 
 _PLACE = re.compile(r"([0-9]{1,18}):([0-9]{1,18})")
 ACTIVE, EXPIRED, SET_ASIDE = "active", "expired", "set-aside"
@@ -182,8 +182,7 @@ def _delete_now(conn: Connection, source: str) -> list[ResourceKey]:
     found = read_parts(conn, source=source)
     if not found:
         sources = read_sources(conn)
-        close = difflib.get_close_matches(source, sources, 1)
-        hint = f"did you mean {close[0]}?" if close else "routerctl dynamic list shows them" if sources else ""
+        hint = did_you_mean(source, sources) or ("routerctl dynamic list shows them" if sources else "")
         raise NotFound(f"no part has the source {source}", hint=hint)
     delete_part(conn, source)
     return sorted(found[0].claims)

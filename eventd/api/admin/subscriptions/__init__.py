@@ -2,5 +2,5 @@
 
 May import: api.framework, dynamic, egress, egress.subscriptions, groups, log.core, log.cursors, log.delivery,
     plugins.contract, plugins.run, resources, resources.kinds, resources.validation, runtime, settings, store.engine,
-    store.parts, store.rows.
+    store.parts, store.rows, text.
 """

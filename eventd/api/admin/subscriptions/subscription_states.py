@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from pydantic import Field
@@ -17,6 +16,7 @@ from eventd.log.cursors.cursors import Cursor, LinkState
 from eventd.resources.plugin_configuration import SubscriptionConfig, subscriptions
 from eventd.store.engine.database import Connection
 from eventd.store.rows.registry import read_resources
+from eventd.text.did_you_mean import did_you_mean
 
 
 def find_subscription(conn: Connection, name: str, group: str = "") -> SubscriptionConfig:
@@ -29,8 +29,8 @@ def find_subscription(conn: Connection, name: str, group: str = "") -> Subscript
     found = known.get(name)
     if found is None or (group and found.group != group):
         where = f" in group {group}" if group else ""
-        close = [other for other in difflib.get_close_matches(name, known, 2) if other != name]
-        hint = f"did you mean {close[0]}?" if close else f"declared: {', '.join(sorted(known)) or 'none'}"
+        others = [other for other in known if other != name]
+        hint = did_you_mean(name, others) or f"declared: {', '.join(sorted(known)) or 'none'}"
         if found is not None:
             hint = f"it is in group {found.group}"
         raise NotFound(f"EventSubscription {name} is not declared{where}", hint=hint)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import difflib
+
 import pytest
 
-from eventd.resources.validation import references
 from tests.unit.resources.samples import (
     BACKING,
     CALLBACK,
@@ -272,7 +273,7 @@ def test_every_problem_of_every_kind_is_said_at_once() -> None:
 
 def test_of_very_many_problems_the_first_hundred_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
-    monkeypatch.setattr(references.difflib, "get_close_matches", lambda name, *_: compared.append(name) or [])
+    monkeypatch.setattr(difflib, "get_close_matches", lambda name, *_: compared.append(name) or [])
     peers = [peer(name=f"p{number}", node=f"n{number}") for number in range(150)]
     assert len(problems(both(*peers))) == 100
     assert len(compared) == 100
