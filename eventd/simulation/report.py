@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from eventd.errors import Conflict, Invalid
 from eventd.simulation.campaign import CampaignResult
 from eventd.simulation.run import SimulationResult
 from eventd.store.engine.address import sqlite_version
+from eventd.store.schema.migrations import migrations_folder
 
 
 class CampaignOrigin(msgspec.Struct, frozen=True):
@@ -101,14 +103,19 @@ def present_origin() -> CampaignOrigin:
     cores = os.cpu_count() or 1
     machine = f"{platform.system()} {platform.release()}, {platform.machine()}, {cores} processors"
     version = f"{platform.python_implementation()} {platform.python_version()}"
-    return CampaignOrigin(eventd.__version__, _digest_of_code(), version, sqlite_version(), machine)
+    return CampaignOrigin(eventd.__version__, digest_of(code_folders()), version, sqlite_version(), machine)
 
 
-def _digest_of_code() -> str:
+def code_folders() -> list[Path]:
+    """Return the folders of the code that runs depend on: also the migrations, which make the nodes' tables."""
+    return [*(Path(str(package.__file__)).parent for package in (eventd, federation)), migrations_folder()]
+
+
+def digest_of(folders: Iterable[Path]) -> str:
+    """Return a digest of the names and contents of all files with code, also SQL."""
     digest = hashlib.sha256()
-    for package in (eventd, federation):
-        root = Path(str(package.__file__)).parent
-        for file in sorted(root.rglob("*.py")):
+    for root in folders:
+        for file in sorted(file for file in root.rglob("*") if file.suffix in (".py", ".sql")):
             content = file.read_bytes()
             digest.update(f"{file.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 
-def _scripts() -> Path:
+def migrations_folder() -> Path:
     """Return the folder of the migrations: inside of the package in a wheel, beside it in a checkout."""
     package = Path(eventd.__file__).parent
     inside = package / "migrations"
@@ -36,7 +36,7 @@ def _config() -> Config:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
     return config
 
 

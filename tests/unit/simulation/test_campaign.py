@@ -12,8 +12,9 @@ from eventd.errors import Conflict, Invalid
 from eventd.simulation import report
 from eventd.simulation.campaign import RARE_RUNS, CampaignResult, result_from_json, result_to_json
 from eventd.simulation.checks.violation import Violation
-from eventd.simulation.report import CampaignOrigin, CampaignReport
+from eventd.simulation.report import CampaignOrigin, CampaignReport, code_folders, digest_of
 from eventd.simulation.run import SimulationResult
+from eventd.store.schema.migrations import NEWEST, SQLITE_SCHEMA
 
 ORIGIN = CampaignOrigin("0.1.0", "abc", "CPython 3.11.7", "3.40.1", "a machine")
 
@@ -125,3 +126,16 @@ def test_a_file_that_is_no_report_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="is not the report of a campaign"):
         CampaignReport.open(file)
     assert file.read_text() == "[]"
+
+
+def test_the_code_of_a_campaign_includes_the_migrations() -> None:
+    names = {file.name for folder in code_folders() for file in folder.rglob("*")}
+    assert {"report.py", "event.py", SQLITE_SCHEMA.name} <= names
+    assert any(name.startswith(f"{NEWEST}_") for name in names)
+
+
+@pytest.mark.parametrize("name", ["0024_more.py", "sqlite.sql"])
+def test_another_migration_or_schema_is_another_code(name: str, tmp_path: Path) -> None:
+    before = digest_of([tmp_path])
+    (tmp_path / name).write_text("CREATE TABLE more (id INTEGER)")
+    assert digest_of([tmp_path]) != before

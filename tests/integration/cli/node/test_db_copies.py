@@ -527,13 +527,13 @@ def test_an_older_copy_is_migrated_before_it_takes_the_place(
     node.emit("e1")
     node.backup()
     later = tmp_path / "later"
-    shutil.copytree(migrations._scripts(), later)
+    shutil.copytree(migrations.migrations_folder(), later)
     (later / "versions" / "0002_more.py").write_text(
         "from alembic import op\nimport sqlalchemy as sa\nrevision = '9002'\n"
         f"down_revision = {migrations.NEWEST!r}\n"
         "def upgrade():\n    op.create_table('more', sa.Column('x', sa.Text))\n"
     )
-    monkeypatch.setattr(migrations, "_scripts", lambda: later)
+    monkeypatch.setattr(migrations, "migrations_folder", lambda: later)
     monkeypatch.setattr(migrations, "NEWEST", "9002")
     assert node.restore()["applied"] == ["9002"]
     assert rows(node.file, "SELECT count(*) FROM more") == [(0,)]
