@@ -111,6 +111,11 @@ class CampaignResult(msgspec.Struct, rename="camel"):
         return [name for name, count in self.branches.items() if not count]
 
     @property
+    def never_acknowledged(self) -> list[str]:
+        """Return the kinds of load of which runs had units, and no run an acknowledged one."""
+        return [kind for kind, count in self.acknowledged_units.items() if not count]
+
+    @property
     def failure(self) -> str:
         """Return why the campaign has failed; empty if it has not."""
         if self.violations:
@@ -119,6 +124,8 @@ class CampaignResult(msgspec.Struct, rename="camel"):
             return f"all {self.runs} runs were too idle to count: they prove nothing"
         if self.runs >= RARE_RUNS and self.never_taken:
             return f"{self.runs} runs have never taken: {', '.join(self.never_taken)}"
+        if self.runs >= RARE_RUNS and self.never_acknowledged:
+            return f"{self.runs} runs have never had an acknowledgement of: {', '.join(self.never_acknowledged)}"
         return ""
 
     @property

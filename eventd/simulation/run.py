@@ -20,6 +20,7 @@ from aiohttp import web_app
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.checks.branches import count_branches
 from eventd.simulation.checks.calls import counted_calls
+from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.loads import judge_loads
 from eventd.simulation.checks.replays import replay_violations
 from eventd.simulation.checks.rest import NoRest, await_rest, list_all
@@ -49,7 +50,7 @@ _OLDER_COPY = "eventd.history: history is an older copy: "
 _REFUSED_TILES = "eventd.history: history tiles refused: "
 """What is logged of an answer with a changed bit, before the name of the peer that sent it."""
 LEAST_ACKNOWLEDGED = 0.8
-"""The share of the planned units that must be acknowledged for a run to count."""
+"""The share of the planned units of each kind of load that must be acknowledged for a run to count."""
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class SimulationResult:
     @property
     def counts(self) -> bool:
         """Return whether enough was acknowledged and delivered, so that the absence of violations means something."""
-        enough = self.units_acknowledged >= LEAST_ACKNOWLEDGED * self.units
+        enough = all(done >= LEAST_ACKNOWLEDGED * planned for planned, done in self.work.values())
         return enough and self.units > 0 and (self.delivered > 0 or sum(self.faults.values()) < 2)
 
 
@@ -176,8 +177,10 @@ class SimulationRun:
             name: StoredTables(name, file, topology, at, self.world.journal.epochs(name) + losable.get(name, 0))
             for name, file in files.items()
         }
+        contents = EmittedContents(self.world.journal)
         for tables in stored.values():
             found += tables.violations()
+            found += tables.changed(contents)
             self.result.delivered += tables.delivered(*self._span)
             self.result.batches += len(tables.settled_batches())
         restored = [name for name in topology.nodes if self.world.journal.is_restored(name)]

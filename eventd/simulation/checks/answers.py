@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.load.declarations import DECLARE
 from eventd.simulation.world.journal import Asked, Journal
@@ -42,6 +43,7 @@ class AnswerReference:
         self._topology = topology
         self._begin = begin
         self._types: dict[str, str] = {}  # of events, by their ids
+        self._contents = EmittedContents(journal)
         # A relay does not send back what came through a node, which may have lost it with a restore, and has it later.
         is_relayed_anew = bool(journal.restores) and any(link.relay for link in topology.links)
         self._is_ordered = not (journal.of(DECLARE) or topology.speaks_v1 or is_relayed_anew)
@@ -88,6 +90,7 @@ class AnswerReference:
             yield from self._missing(host, set(ids))
             yield from self._out_of_order(host, ids, final)
             yield from self._moved(host, events)
+            yield from self._changed(host, events)
 
     def _found(self, invariant: str, host: str, detail: str, at: float | None = None) -> Violation:
         moment = max((asked.answered_at for asked in self._journal.asked), default=0.0) if at is None else at
@@ -108,6 +111,7 @@ class AnswerReference:
                 yield self._found("V3", host, f"{name} acknowledged, and not there at that moment", at)
                 break
         for asked in self._journal.of("listing"):
+            yield from self._changed(asked.host, asked.answer, asked.answered_at)
             listed = {event["id"] for event in asked.answer}
             acknowledged = self.known[asked.host].acknowledged
             lost = [name for name, at in acknowledged.items() if at < asked.asked_at and name not in listed]
@@ -172,6 +176,12 @@ class AnswerReference:
             if name not in known.refreshed and by_seq.get(seq) not in (None, name):
                 yield self._found("V7", host, f"seq {seq} was answered for {name}, and is {by_seq[seq]} now")
                 return
+
+    def _changed(self, host: str, events: list[dict[str, Any]], at: float | None = None) -> Iterator[Violation]:
+        """V7: a listed event says what was emitted."""
+        difference = self._contents.difference(events)
+        if difference:
+            yield self._found("V7", host, difference, at)
 
 
 def _some(names: list[str]) -> str:

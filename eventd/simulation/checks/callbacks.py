@@ -10,6 +10,7 @@ from eventd.simulation.load.callbacks import CALLBACK_LETTERS, MATCHED, MESSAGE,
 from eventd.simulation.world.journal import Journal
 
 _ID: Final = "webhook-id"
+_NOT_FOUND: Final = 404
 
 
 class CallbackReference:
@@ -19,7 +20,10 @@ class CallbackReference:
         self._host = host
         self._begin = begin
         own = [asked for asked in journal.asked if asked.host == host]
-        self._is_declared = any(asked.kind == "callback" and asked.is_good for asked in own)
+        declared = [asked for asked in own if asked.kind == "callback"]
+        self._asked_at = declared[-1].answered_at if declared else None
+        self._declared_at = next((asked.answered_at for asked in declared if asked.is_good), None)
+        self._unknown = [asked for asked in own if asked.kind == CALLBACK_LETTERS and asked.status == _NOT_FOUND]
         self._messages = [asked for asked in own if asked.kind == MESSAGE]
         self._letters = [asked for asked in own if asked.kind == CALLBACK_LETTERS and asked.is_good]
         self._lists = [asked for asked in own if asked.kind == "listing"]
@@ -30,13 +34,19 @@ class CallbackReference:
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""
         yield from self._repeated()
-        if self._is_declared and self._letters and self._lists:
+        if self._asked_at is not None and self._declared_at is None:
+            yield self._found("the callback was not taken", self._asked_at)
+        for asked in self._unknown:
+            if self._declared_at is not None and asked.asked_at > self._declared_at:
+                yield self._found("the callback was declared, and is lost", asked.answered_at, "V3")
+                break
+        if self._declared_at is not None and self._letters and self._lists:
             yield from self._settled()
             if self._is_ordered:
                 yield from self._order()
 
-    def _found(self, detail: str, at: float) -> Violation:
-        return Violation("V11", self._host, detail, at - self._begin)
+    def _found(self, detail: str, at: float, invariant: str = "V11") -> Violation:
+        return Violation(invariant, self._host, detail, at - self._begin)
 
     def _repeated(self) -> Iterator[Violation]:
         """A message that is sent again has the same id and the same bytes; nothing was lost."""

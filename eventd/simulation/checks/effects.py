@@ -13,7 +13,6 @@ from eventd.simulation.world.played_plugin import DERIVED, door_of
 
 _SUCCEEDED: Final = "succeeded"
 _PARKED: Final = "parked"
-_COALESCED: Final = "coalesced"
 
 
 class EffectReference:
@@ -23,7 +22,9 @@ class EffectReference:
         self._host = host
         self._begin = begin
         own = [asked for asked in journal.asked if asked.host == host]
-        self._is_declared = any(asked.kind == "subscription" and asked.is_good for asked in own)
+        declared = [asked for asked in own if asked.kind == "subscription"]
+        self._asked_at = declared[-1].answered_at if declared else None
+        self._is_declared = any(asked.is_good for asked in declared)
         self._runs = [asked for asked in own if asked.kind == RUN_LISTING]
         self._parts = [asked for asked in own if asked.kind == PART_LISTING and asked.is_good]
         self._lists = [asked for asked in own if asked.kind == "listing"]
@@ -33,6 +34,9 @@ class EffectReference:
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong at rest."""
+        if self._asked_at is not None and not self._is_declared:
+            detail = "the subscription was not taken"
+            yield Violation("V13", self._host, detail, self._asked_at - self._begin)
         if not (self._is_declared and self._runs and self._parts and self._lists):
             return
         outcomes = {row["eventId"]: row for row in reversed(self._runs[-1].answer)}
@@ -51,8 +55,8 @@ class EffectReference:
         matching = [each["id"] for each in events if each["type"].startswith(MATCHED)]
         for name in matching:
             outcome = outcomes[name]["outcome"] if name in outcomes else "not run"
-            if outcome == _COALESCED or name in self._refreshed:
-                continue
+            if name in self._refreshed:
+                continue  # it is coalesced, or has an effect for each of its records
             if (outcome, effects[name]) not in ((_SUCCEEDED, 1), (_PARKED, 0)):
                 yield self._found(f"{name} is {outcome}, and has {effects[name]} effects")
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.load.follows import FOLLOW
 from eventd.simulation.world.journal import Asked, Journal
@@ -19,6 +20,7 @@ class FollowReference:
     def __init__(self, journal: Journal, host: str, begin: float) -> None:
         self._host = host
         self._begin = begin
+        self._contents = EmittedContents(journal)
         self._pages = [asked for asked in journal.of(FOLLOW) if asked.host == host and asked.is_good]
         self._writes = [asked for asked in journal.of("write") if asked.host == host and asked.is_good]
         self._ends = [at for at, what, machine in journal.changes if machine == host and what != "ready"]
@@ -29,8 +31,11 @@ class FollowReference:
         for page in self._pages:
             yield from self._missed(page)
             yield from self._late(page)
+            is_of_group = page.answer["topic"].startswith("group:")
+            if is_of_group and (difference := self._contents.payload_difference(page.answer["records"])):
+                yield self._found("V7", page, difference)
             for each in page.answer["records"]:
-                content = each["meta"]["id"] if page.answer["topic"].startswith("group:") else each["data"]
+                content = each["meta"]["id"] if is_of_group else each["data"]
                 before = known.setdefault((page.path, page.answer["epoch"], each["$seq"]), content)
                 if before != content:
                     yield self._found("V7", page, f"seq {each['$seq']} was {before}, and is {content}")

@@ -18,14 +18,25 @@ def replay_violations(journal: Journal, begin: float) -> Iterator[Violation]:
         replay: ReplayedRequest = asked.question
         if replay.mode == "again" and not _is_known(journal, asked, replay):
             continue
-        if 200 <= asked.status < 400 or (asked.status >= 500 and asked.status != _BUSY):
-            detail = f"{replay.path} was sent {replay.mode}, and answered with {asked.status}"
+        is_silent = not asked.status and _is_up(journal, asked)
+        if is_silent or 200 <= asked.status < 400 or (asked.status >= 500 and asked.status != _BUSY):
+            how = "not answered" if is_silent else f"answered with {asked.status}"
+            detail = f"{replay.path} was sent {replay.mode}, and {how}"
             yield Violation("V17", asked.host, detail, asked.answered_at - begin)
 
 
 def _is_known(journal: Journal, asked: Asked, replay: ReplayedRequest) -> bool:
     """Return whether the receiver has answered the request before, and no restore has taken that."""
-    since = [
-        each for each in journal.restores if each.host == asked.host and each.restored_at >= replay.was_answered_at
+    at = replay.was_answered_at
+    taken = [
+        each
+        for each in journal.restores
+        if each.host == asked.host and each.copied_at <= at <= each.restored_at <= asked.answered_at
     ]
-    return bool(replay.was_answered_at) and not since
+    return bool(at) and not taken
+
+
+def _is_up(journal: Journal, asked: Asked) -> bool:
+    """Return whether the node was ready all the time from the question on, and nothing happened to it."""
+    own = [(at, what) for at, what, host in journal.changes if host == asked.host and at <= asked.answered_at]
+    return bool(own) and own[-1][1] in ("ready", "thaw") and own[-1][0] <= asked.asked_at

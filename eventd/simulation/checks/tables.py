@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.world.clock import EPOCH
 from eventd.simulation.world.loop import BEGIN
@@ -130,6 +131,12 @@ class StoredTables:
                 if not any(after < event.position <= upto for after, upto in covered):
                     yield self._found("V8", f"position {event.position} is below the cursor of {link.dest}, and unsent")
                     break
+
+    def changed(self, contents: EmittedContents) -> Iterator[Violation]:
+        """V7: a stored event says what was emitted."""
+        difference = contents.difference(event.event for event in self._events)
+        if difference:
+            yield self._found("V7", f"stored: {difference}")
 
     def carried(self, link: PlannedLink) -> set[str]:
         """Return the ids of the stored events that a link from this node carries."""

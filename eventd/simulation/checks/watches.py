@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.violation import Violation
-from eventd.simulation.load.watches import GROUP_TOPIC, SESSION, WATCH, WATCHED, WRITERS, places_of, watched_record
+from eventd.simulation.load.watches import (
+    GROUP_TOPIC,
+    LOOKING,
+    SESSION,
+    WATCH,
+    WATCHED,
+    WRITERS,
+    places_of,
+    watched_record,
+)
 from eventd.simulation.world.event_stream import SentEvent
 from eventd.simulation.world.journal import Asked, Journal
 
@@ -46,6 +57,7 @@ class WatchReference:
     def __init__(self, journal: Journal, host: str, begin: float) -> None:
         self._host = host
         self._begin = begin
+        self._contents = EmittedContents(journal)
         own = [asked for asked in journal.asked if asked.host == host]
         self._streams = [asked for asked in own if asked.kind == WATCH]
         self._sessions = {asked.answer["wid"]: WatchSession(asked) for asked in own if _is_session(asked)}
@@ -68,6 +80,8 @@ class WatchReference:
             if any(event.id for event in stream.answer[1]):
                 self._last_era[stream.question["lane"]] = self.era_at(stream.asked_at)
             yield from self._late(stream)
+            if stream.question["lane"] == LOOKING:
+                yield from self._kept(stream)
         yield from self._left_out()
 
     def found(self, detail: str, at: float, invariant: str = "V14") -> Violation:
@@ -98,6 +112,8 @@ class WatchReference:
         topic = event.data["topic"]
         era = self.era_at(stream.asked_at)
         era = era if era == self.era_at(event.at) else -1
+        if topic == GROUP_TOPIC and (difference := self._contents.payload_difference(event.data["records"])):
+            yield self.found(f"{topic}: {difference}", event.at, "V7")
         for each in event.data["records"]:
             content = each["meta"]["id"] if topic == GROUP_TOPIC else each["data"]["number"]
             if topic == WATCHED and each["data"] != watched_record(content)["data"]:
@@ -115,6 +131,24 @@ class WatchReference:
                 if number is not None and f"writer-{number % WRITERS}" != session.without:
                     yield self.found(f"{WATCHED}: seq {seq} is record {number}, and was not sent", at)
                     return
+
+    def _kept(self, stream: Asked) -> Iterator[Violation]:
+        """V3, V5: the whole topic of large records has what was acknowledged before, and each record once."""
+        events = [event for event in stream.answer[1] if event.id and event.data["topic"] == WATCHED]
+        records = [each for event in events if event.kind == "record" for each in event.data["records"]]
+        sent = {each["$seq"]: each["data"]["number"] for each in records}
+        twice = [number for number, count in Counter(sent.values()).items() if count > 1]
+        if twice:
+            yield self.found(f"{WATCHED}: record {twice[0]} is there twice", stream.answered_at, "V5")
+        if not any(event.kind == "caught-up" for event in events):
+            return
+        for write in self._writes:
+            numbers = [each["data"]["number"] for each in write.question["records"]]
+            kept = zip(write.answer["seqs"], numbers, strict=True)
+            lost = [number for seq, number in kept if sent.get(seq) != number]
+            if lost and write.answered_at < stream.asked_at:
+                yield self.found(f"{WATCHED}: record {lost[0]} acknowledged and lost", stream.answered_at, "V3")
+                return
 
     def _late(self, stream: Asked) -> Iterator[Violation]:
         """A stream has what was acknowledged, as soon as it can, unless something happens to the node."""

@@ -17,7 +17,10 @@ _PAUSE: Final = 0.5
 async def apply_insistently(
     world: SimulatedWorld, client: ApiClient, kind: str, documents: Sequence[dict[str, Any]], unit: str
 ) -> None:
-    """Apply resources; `kind` and `unit` are those of the journal's entries."""
+    """Apply resources; `kind` and `unit` are those of the journal's entries.
+
+    Raises TimeoutError if the node does not take them.
+    """
     text = "\n---\n".join(msgspec.json.encode(each).decode() for each in documents)
     question = {"sources": [{"name": kind, "text": text}]}
     for _ in range(_TRIES):
@@ -25,3 +28,4 @@ async def apply_insistently(
         if reply.is_good:
             return
         await world.loop.pause(_PAUSE)
+    raise TimeoutError(f"{client.machine.name} does not take the resources of {kind}")

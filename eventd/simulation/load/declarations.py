@@ -22,6 +22,7 @@ DECLARE: Final = "declare"
 ROTATE: Final = "rotate"
 """The kind of journal entry of a changed secret."""
 _FILTERS: Final[Sequence[list[str]]] = ([], [], ["door.*"], ["power.lost"], ["door.open", "power.lost"])
+_NOT_FOUND: Final = 404
 _TRIES: Final = 4
 _PAUSE: Final = 1.0
 _LAST_TRIES: Final = 60
@@ -59,7 +60,7 @@ class Declarations(LoadKind):
         for attempt in range(_TRIES):
             if attempt:
                 await world.loop.pause(_PAUSE)
-            if _is_done(await _declare(world, client, step)):
+            if _is_done(await _declare(world, client, step), step):
                 return
 
 
@@ -77,7 +78,7 @@ async def settle_declarations(world: SimulatedWorld, steps: Sequence[LoadStep]) 
     for step in last.values():
         client = world.clients[step.host]
         for _ in range(_LAST_TRIES):
-            if _is_done(await client.life.start(_declare(world, client, step))):
+            if _is_done(await client.life.start(_declare(world, client, step)), step):
                 break
             await world.loop.pause(_PAUSE)
         else:
@@ -111,7 +112,8 @@ async def _declare(world: SimulatedWorld, client: ApiClient, step: LoadStep) -> 
     data = step.data
     if "stage" in data:
         return await _send(client, ROTATE, "apply", world.group_document(step.host, data["stage"]))
-    link = _declared(PlannedLink(step.host, data["peer"], relay=False), step)
+    planned = next(link for link in world.topology.links_from(step.host) if link.dest == data["peer"])
+    link = _declared(planned, step)
     document = peer_document(link, world.address(link.dest))
     return await _send(client, DECLARE, "delete" if data["deleted"] else "apply", document)
 
@@ -121,5 +123,6 @@ async def _send(client: ApiClient, kind: str, deed: str, document: dict[str, Any
     return await client.ask(kind, "POST", f"/resources/{deed}", question, seconds=5.0)
 
 
-def _is_done(reply: Reply) -> bool:
-    return reply.is_good or 400 <= reply.status < 500
+def _is_done(reply: Reply, step: LoadStep) -> bool:
+    """Return whether the node has done the step; a peer that is not there was deleted before, without an answer."""
+    return reply.is_good or (reply.status == _NOT_FOUND and step.data.get("deleted", False))

@@ -13,6 +13,8 @@ from eventd.simulation.world.topology import GROUP, Topology
 from eventd.simulation.world.world import SimulatedWorld
 
 ROUTE_WRITE: Final = "route write"
+ROUTE_TOPIC: Final = "topic"
+"""The kind of journal entry of the declaration of a topic with its class of durability."""
 ROUTE_LISTING: Final = "route listing"
 """The kind of journal entry of a topic that routers lead from or to."""
 ROUTER: Final = "router"
@@ -88,7 +90,7 @@ async def _list(world: SimulatedWorld, client: ApiClient) -> bool:
 async def _set_up(world: SimulatedWorld, client: ApiClient, classes: dict[str, str]) -> None:
     """Create the topics, each with its class of durability, and then the routers; nothing is written before."""
     for topic, durability in classes.items():
-        await _insist(world, client, "topic", f"/v0/topics/{topic}", {"durability": durability})
+        await _insist(world, client, ROUTE_TOPIC, f"/v0/topics/{topic}", {"durability": durability})
     for name, router in ROUTERS.items():
         await _insist(world, client, ROUTER, f"/v0/routers/{name}", router, f"route {_SETUP}")
 
@@ -96,11 +98,13 @@ async def _set_up(world: SimulatedWorld, client: ApiClient, classes: dict[str, s
 async def _insist(
     world: SimulatedWorld, client: ApiClient, kind: str, path: str, document: dict[str, Any], unit: str = ""
 ) -> None:
+    """Ask until the node has done it. Raises TimeoutError if it does not."""
     for _ in range(_SETUP_TRIES):
         reply = await client.ask(kind, "PUT", path, document, seconds=5.0, unit=unit)
         if reply.is_good:
             return
         await world.loop.pause(_PAUSE)
+    raise TimeoutError(f"{client.machine.name} does not take {path}")
 
 
 async def _write(world: SimulatedWorld, client: ApiClient, data: dict[str, Any]) -> None:

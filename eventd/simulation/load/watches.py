@@ -33,7 +33,8 @@ WRITERS: Final = 3
 """How many nodes the large records name as their writers."""
 AHEAD: Final = 1000
 """By how many seqs a client that lies is ahead."""
-_LOOKING: Final = "look"
+LOOKING: Final = "look"
+"""The lane of a stream that reads both topics from their beginning to their end."""
 _READERS: Final = ({"topics": [GROUP_TOPIC, WATCHED], "without": ""}, {"topics": [WATCHED], "without": "writer-0"})
 _RESUMES: Final = ("id", "id", "old", "none", "ahead", "anew")
 _TRIES: Final = (4, 8)
@@ -83,7 +84,7 @@ class Watches(LoadKind):
 
     async def look(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
         """Read all of both topics over a stream of its own."""
-        data: dict[str, Any] = {LANE: _LOOKING, **_READERS[0], "limit": 256, "bytes": 1 << 20, "pause": 0.0, UNIT: ""}
+        data: dict[str, Any] = {LANE: LOOKING, **_READERS[0], "limit": 256, "bytes": 1 << 20, "pause": 0.0, UNIT: ""}
         wid = await _begin_session(client, data, {})
         if wid is None:
             return False

@@ -33,3 +33,4 @@ def test_a_run_with_a_kind_of_load_violates_nothing(kinds: str, seed: int, tmp_p
     result = play(with_power_losses(draw_plan(seed, kinds.split())), within=tmp_path)
     assert result.violations == []
     assert result.power_losses > 0
+    assert all(done for _, done in result.work.values()), result.work

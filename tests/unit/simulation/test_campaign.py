@@ -36,6 +36,7 @@ def run_of(
     found = SimulationResult(seed, list(violations), acknowledged=10, units=4, units_acknowledged=0 if idle else 4)
     found.delivered, found.batches, found.shape, found.cpu_seconds = 1, 3, "pair", 0.5
     found.faults, found.pairs, found.branches = {"kill": 2, "wall": 1}, ["kill + wall"], {"rewind": rewinds}
+    found.work = {"emit": (4, found.units_acknowledged)}
     found.sum = 1000 + seed
     return found
 
@@ -85,6 +86,22 @@ def test_a_branch_that_was_never_taken_fails_a_long_campaign() -> None:
     assert found.failure == f"{RARE_RUNS} runs have never taken: rewind"
     found.add(run_of(RARE_RUNS + 1, rewinds=1))
     assert found.failure == ""
+
+
+def test_a_run_counts_if_enough_of_each_kind_was_acknowledged() -> None:
+    found = run_of(1)
+    found.work = {"emit": (20, 20), "watch": (10, 8)}
+    assert found.counts
+    found.work["watch"] = (10, 7)
+    assert not found.counts
+
+
+def test_a_kind_of_load_that_was_never_acknowledged_fails_a_long_campaign() -> None:
+    found = campaign(*map(run_of, range(RARE_RUNS - 1)))
+    last = run_of(RARE_RUNS, rewinds=1)
+    last.work["route"] = (1, 0)
+    found.add(last)
+    assert found.failure == f"{RARE_RUNS} runs have never had an acknowledgement of: route"
 
 
 def test_a_result_is_the_same_in_another_process() -> None:

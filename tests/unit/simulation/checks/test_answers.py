@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -28,10 +29,18 @@ def emitted(
     return Asked("emit", host, at, answered, status, question, {"results": results} if status else None)
 
 
-def listed(*ids: str, source: str = "a") -> list[dict[str, Any]]:
-    """Return the list of a node with these events, of the node `source` unless their name says another one."""
+def listed(*ids: str, source: str = "a", kinds: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Return the list of a node with these events, of the node `source` unless their name says another one.
+
+    `kinds` are the types of events that are not `door.open`, by their ids.
+    """
     return [
-        {"id": name, "sourceNode": name.partition("-")[0] if "-" in name else source, "seq": at}
+        {
+            "id": name,
+            "type": (kinds or {}).get(name, "door.open"),
+            "sourceNode": name.partition("-")[0] if "-" in name else source,
+            "seq": at,
+        }
         for at, name in enumerate(ids, 1)
     ]
 
@@ -120,8 +129,9 @@ def test_a_link_that_was_declared_anew_carries_what_its_last_declaration_says() 
     doors = PlannedLink("a", "b", relay=False, types=["door.*"])
     known = journal(emitted("a-1", kind="door.open"), emitted("a-2", at=2.0, answered=2.1, seq=2, kind="power.lost"))
     declared = AnswerReference(known, Topology("pair", ["a", "b"], [doors]), 0.0)
-    assert [*declared.violations({"a": listed("a-1", "a-2"), "b": listed("a-1")})] == []
-    [missing] = declared.violations({"a": listed("a-1", "a-2"), "b": listed("a-2")})
+    kinds = {"a-2": "power.lost"}
+    assert [*declared.violations({"a": listed("a-1", "a-2", kinds=kinds), "b": listed("a-1")})] == []
+    [missing] = declared.violations({"a": listed("a-1", "a-2", kinds=kinds), "b": listed("a-2", kinds=kinds)})
     assert (missing.invariant, missing.host) == ("V4", "b")
 
 
@@ -129,3 +139,15 @@ def test_resources_that_a_node_took_and_does_not_know_any_more_are_named() -> No
     applied = Asked("apply", "a", 0.1, 0.2, 200, None, {})
     refused = Asked("links", "a", 3.0, 3.1, 404, None, {})
     assert found(journal(applied, refused)) == [("V3", "a")]
+
+
+@pytest.mark.parametrize("change", [{"payload": {"text": "y"}}, {"type": "door.shut"}])
+def test_an_event_that_does_not_say_what_was_emitted_is_named_in_each_list(change: dict[str, Any]) -> None:
+    wrong = [listed("a-1")[0] | change]
+    assert found(journal(emitted("a-1")), a=listed("a-1"), b=wrong) == [("V7", "b")]
+    listing = Asked("listing", "a", 2.0, 2.1, 200, None, wrong)
+    assert found(journal(emitted("a-1"), listing), a=listed("a-1"), b=listed("a-1")) == [("V7", "a")]
+
+
+def test_an_event_that_no_client_has_emitted_is_named() -> None:
+    assert found(journal(emitted("a-1")), a=listed("a-1", "a-2"), b=listed("a-1")) == [("V7", "a")]

@@ -26,6 +26,21 @@ def test_a_request_that_is_not_refused_is_named(mode: str, status: int) -> None:
     assert [each.invariant for each in replay_violations(journal(mode, status), 0.0)] == ["V17"]
 
 
+def test_a_node_that_is_up_answers() -> None:
+    known = journal("cut", 0)
+    known.changes.append((1.0, "ready", "b"))
+    assert [each.invariant for each in replay_violations(known, 0.0)] == ["V17"]
+    known.changes.append((5.05, "kill", "b"))
+    assert [*replay_violations(known, 0.0)] == []
+
+
+@pytest.mark.parametrize(("copied_at", "restored_at"), [(1.5, 3.0), (0.5, 0.9), (0.5, 6.0)])
+def test_a_restore_that_has_not_taken_an_answer_excuses_nothing(copied_at: float, restored_at: float) -> None:
+    known = journal("again", 200)
+    known.restores.append(Restore("b", copied_at, restored_at))
+    assert [each.invariant for each in replay_violations(known, 0.0)] == ["V17"]
+
+
 def test_a_request_that_its_receiver_had_not_answered_may_have_its_effect() -> None:
     assert [*replay_violations(journal("again", 200, was_answered_at=0.0), 0.0)] == []
 

@@ -1,0 +1,39 @@
+"""What events say: an event has the type and the payload with which a client has emitted it, wherever it is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from eventd.simulation.world.journal import Journal
+from eventd.simulation.world.played_plugin import DERIVED
+
+
+class EmittedContents:
+    """The types and payloads of all events that the clients of a run have emitted, with an answer or without one."""
+
+    def __init__(self, journal: Journal) -> None:
+        emitted = [each for asked in journal.of("emit") for each in asked.question["events"]]
+        self._known = {each["id"]: (each["type"], each.get("payload")) for each in emitted}
+
+    def difference(self, events: Iterable[Mapping[str, Any]]) -> str:
+        """Say what the first event has that was not emitted so; empty if all are as they were emitted.
+
+        The events that a plugin derives have ids that no client knows.
+        """
+        for event in events:
+            name, kind = event["id"], event["type"]
+            known = self._known.get(name)
+            if known is None and kind != DERIVED:
+                return f"{name} was never emitted"
+            if known is not None and (kind, event.get("payload")) != known:
+                return f"{name} is {kind} {event.get('payload')}, and was emitted as {known[0]} {known[1]}"
+        return ""
+
+    def payload_difference(self, records: Iterable[Mapping[str, Any]]) -> str:
+        """Say what the first record of the group's topic has that was not emitted so; empty if there is none."""
+        for record in records:
+            name = record["meta"]["id"]
+            if name in self._known and record["data"] != self._known[name][1]:
+                return f"{name} is {record['data']}, and was emitted as {self._known[name][1]}"
+        return ""
