@@ -15,7 +15,7 @@ from eventd.simulation.plan import SimulationPlan, draw_plan
 from eventd.simulation.run import SimulationRun, play
 from eventd.simulation.world.life import required_life
 from eventd.simulation.world.machine import Machine
-from tests.models.recorder import LinkRecorder, replaced
+from tests.models.recorder import LinkRecorder, replace_function
 from tests.models.traces import check_link_trace
 
 SEEDS = (2, 17)
@@ -38,8 +38,8 @@ class SimulatedTrace(LinkRecorder):
     def __init__(self, patch: pytest.MonkeyPatch, run: SimulationRun) -> None:
         super().__init__(patch, "a", "b")
         self._begun = 0  # where the notes of the present transaction begin
-        replaced(patch, writer, "commit", self._commit)
-        replaced(patch, commits, "begin_anew", self._begin_anew)
+        replace_function(patch, writer, "commit", self._commit)
+        replace_function(patch, commits, "begin_anew", self._begin_anew)
         for machine in run.world.machines.values():
             self._watch(machine)
 
