@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-import sqlite3
-import subprocess
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.support.source import ROOT
+from tests.reliability.provenance import describe_run
 
 
 class CampaignReport:
@@ -21,6 +17,7 @@ class CampaignReport:
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._begun = datetime.now(UTC)
+        self._run = describe_run()
         self._counts: dict[str, Counter[str]] = {
             name: Counter() for name in ("runs", "axes", "faults", "requests", "idle", "load", "restores")
         }
@@ -57,8 +54,7 @@ class CampaignReport:
             "tool": "chaos",
             "begun": self._begun.isoformat(timespec="seconds"),
             "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": _commit(),
-            "machine": machine(),
+            "run": self._run,
             **{name: dict(sorted(counts.items())) for name, counts in self._counts.items()},
             "skipped": self._skipped,
             "violations": self._violations,
@@ -66,20 +62,3 @@ class CampaignReport:
         draft = self._file.with_suffix(".draft")
         draft.write_text(json.dumps(told, indent=2) + "\n")
         draft.replace(self._file)
-
-
-def machine() -> dict[str, Any]:
-    """Describe this machine."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "memoryGiB": round(memory / (1 << 30)),
-        "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
-    }
-
-
-def _commit() -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
-    return done.stdout.strip()

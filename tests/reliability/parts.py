@@ -124,23 +124,16 @@ def chaos(found: Figures | None, restores: Figures | None) -> Iterator[str]:
         yield from table(("Fault", "Times"), by_count(found["faults"]))
         for kind, reason in sorted(found["skipped"].items()):
             yield f"\nSkipped: {kind}, because {reason}."
-        yield f"\n{_violations(found)} {_chaos_ran(found)}"
+        yield f"\n{_violations(found)} {ran(found)}"
     if restores is not None:
         yield "\nRestores of sender, receiver or both, from copies of many moments:\n"
         yield from table(("Restores", "Number"), restores["restores"].items())
-        yield f"\n{_violations(restores)} {_chaos_ran(restores)}"
+        yield f"\n{_violations(restores)} {ran(restores)}"
 
 
 def _violations(found: Figures) -> str:
     count = len(found["violations"])
     return "No violation." if not count else f"**{count} runs with violations.**"
-
-
-def _chaos_ran(found: Figures) -> str:
-    about = found["machine"]
-    words = [found["begun"][:10], f"commit {found['commit']}", f"{about['cores']} cores", f"{about['memoryGiB']} GiB"]
-    words += [about["system"], f"Python {about['python']}", f"SQLite {about['sqlite']}"]
-    return ", ".join(words) + "."
 
 
 def soak(found: Figures | None) -> Iterator[str]:
