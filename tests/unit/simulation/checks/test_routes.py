@@ -1,0 +1,79 @@
+"""The checks of routers name a missing, repeated or misplaced copy, a lost record, and a router that was not taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventd.simulation.checks.routes import HOPS, RouteReference
+from eventd.simulation.load.routes import LISTED, ROUTE_LISTING, ROUTE_TOPIC, ROUTE_WRITE, ROUTER, ROUTERS, route_record
+from eventd.simulation.world.journal import Asked, Journal
+
+Lists = dict[str, list[int]]
+RIGHT: Lists = {
+    "route-in-1": [0, 1],
+    "route-exact": [0, 1],
+    "route-merge": [0],
+    "route-end": [0],
+    "hops-a": [2] * (HOPS // 2 + 1),
+    "hops-b": [2] * (HOPS // 2),
+}
+FIRST = {0: "route-in-1", 1: "route-in-1", 2: "hops-a", 3: "loop-a"}
+
+
+def listing(topic: str, numbers: list[int]) -> Asked:
+    records: list[dict[str, Any]] = []
+    for seq, number in enumerate(numbers, 1):
+        record = route_record(number, FIRST[number])
+        records.append({"$seq": seq, "$tag": record["tag"], "data": record["data"]})
+    return Asked(ROUTE_LISTING, "a", 5.0, 5.1, 200, None, {"records": records}, path=topic)
+
+
+def found(
+    lists: Lists, *, declared: int = len(ROUTERS), power: bool = False, durability: str = "fsync", status: int = 200
+) -> set[str]:
+    routers = list(ROUTERS)[:declared]
+    records = {"records": [route_record(number, "route-in-1") for number in (0, 1)]}
+    path = "/v0/topics/route-in-1"
+    asked = [
+        Asked(ROUTE_TOPIC, "a", 0.1, 0.1, 200, {"durability": durability}, None, path=path),
+        *(Asked(ROUTER, "a", 0.1, 0.2, 200, None, None, path=name) for name in routers),
+        Asked(ROUTE_WRITE, "a", 1.0, 1.1, status, records, None, path=path),
+        *(listing(topic, lists.get(topic, [])) for topic in LISTED),
+    ]
+    changes = [(2.0, "power", "a")] if power else []
+    return {each.invariant for each in RouteReference(Journal(asked, changes), "a", 0.0).violations()}
+
+
+def test_copies_of_all_records_in_order_violate_nothing() -> None:
+    assert found(RIGHT) == set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"route-exact": [0]},
+        {"route-exact": [1, 0]},
+        {"route-exact": [0, 1, 1]},
+        {"route-merge": [0, 1]},
+        {"route-end": []},
+        {"hops-b": [2]},
+        {"loop-a": [3]},
+        {"loop-a": [3, 3], "loop-b": [3, 3]},
+    ],
+)
+def test_wrong_copies_are_named(change: Lists) -> None:
+    assert found(RIGHT | change) == {"V12"}
+
+
+def test_a_power_loss_takes_acknowledged_records_only_where_they_did_not_wait_for_the_disk() -> None:
+    lost = {"route-in-1": [0], "route-exact": [0]}
+    assert found(RIGHT | lost, status=0) == set()
+    assert found(RIGHT | lost) == {"V3"}
+    assert found(RIGHT | lost, power=True) == {"V3"}
+    assert found(RIGHT | lost, power=True, durability="disk") == set()
+
+
+def test_a_router_that_was_not_taken_is_named() -> None:
+    assert found(RIGHT, declared=len(ROUTERS) - 1) == {"V12"}
