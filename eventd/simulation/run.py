@@ -29,8 +29,8 @@ from eventd.simulation.checks.topics import losable_epochs
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.faults.fault import FaultKind
 from eventd.simulation.faults.inflict import Misfortune, NoStart
-from eventd.simulation.faults.operator import compare_links, pull_lost
 from eventd.simulation.faults.pairs import pairs_that_met
+from eventd.simulation.load.after_restores import compare_links, pull_lost
 from eventd.simulation.load.declarations import settle_declarations
 from eventd.simulation.load.kinds import count_units, look_at, perform_load, unrest_of
 from eventd.simulation.plan import SimulationPlan

@@ -1,4 +1,4 @@
-"""What an operator does after restores, as docs/operations/backup.md says."""
+"""The requests of an operator after restores, as docs/operations/backup.md says."""
 
 from __future__ import annotations
 
