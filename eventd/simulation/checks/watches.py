@@ -134,7 +134,8 @@ class WatchReference:
 
     def _kept(self, stream: Asked) -> Iterator[Violation]:
         """V3, V5: the whole topic of large records has what was acknowledged before, and each record once."""
-        events = [event for event in stream.answer[1] if event.id and event.data["topic"] == WATCHED]
+        shown = [event for event in stream.answer[1] if event.kind in ("record", "caught-up")]
+        events = [event for event in shown if event.data["topic"] == WATCHED]
         records = [each for event in events if event.kind == "record" for each in event.data["records"]]
         sent = {each["$seq"]: each["data"]["number"] for each in records}
         twice = [number for number, count in Counter(sent.values()).items() if count > 1]

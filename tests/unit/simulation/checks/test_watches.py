@@ -46,6 +46,11 @@ def test_a_topic_that_is_read_whole_violates_nothing() -> None:
     assert found(records(0, 1), caught_up(2)) == set()
 
 
+def test_an_error_of_the_stream_violates_nothing() -> None:
+    error = SentEvent(5.2, "error", id_of_places({WATCHED: 1}), {"error": "overloaded"})
+    assert found(records(0), error) == set()
+
+
 @pytest.mark.parametrize(
     ("events", "violation"),
     [
