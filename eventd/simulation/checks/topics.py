@@ -44,6 +44,7 @@ class TopicReference:
         self._begin = begin
         self._power = [at for at, what, machine in journal.changes if what == "power" and machine == host]
         self._commands = [at for at, what, machine in journal.changes if what in NEW_EPOCHS and machine == host]
+        self._restored = [each.restored_at for each in journal.restores if each.host == host]
         kept = [asked for asked in journal.asked if asked.is_good and not journal.may_have_lost(asked)]
         self._writes = [_write_of(asked) for asked in kept if (asked.kind, asked.host) == ("write", host)]
         self._emits = [asked for asked in kept if (asked.kind, asked.host) == ("emit", host)]
@@ -109,11 +110,18 @@ class TopicReference:
                     return
 
     def _epochs(self) -> Iterator[Violation]:
-        """V16: a new epoch has a power loss or an operator's command before it."""
+        """V16: a new epoch has a power loss or an operator's command before it.
+
+        Once for each restore it may come later: when a peer shows a tree that the node opened after the copy.
+        """
         listed = [each for each in self._listings if each.answer["epoch"]]
+        unasked = 0
         for before, later in itertools.pairwise(listed):
             epochs = _log_epoch(before), _log_epoch(later)
-            if epochs[0] != epochs[1] and not self._is_renewed(before.asked_at, later.answered_at):
+            if epochs[0] == epochs[1] or self._is_renewed(before.asked_at, later.answered_at):
+                continue
+            unasked += 1
+            if unasked > sum(at <= later.answered_at for at in self._restored):
                 yield self._found("V16", f"epoch {epochs[1]} without a loss", later.answered_at)
                 return
 

@@ -86,11 +86,13 @@ class Journal:
     def epochs(self, host: str) -> int:
         """Return how many epochs the log of a machine may have begun.
 
-        One more may begin with each power loss after one of them: it may bring back the head file of an older epoch.
+        One more may begin with each power loss after one of them: it may bring back the head file of an older epoch;
+        and with each restore, when a peer shows a tree that the node opened after the copy.
         """
         own = [what for _, what, name in self.changes if name == host]
         begun = [number for number, what in enumerate(own) if what in NEW_EPOCHS]
-        return 1 + len(begun) + (own[begun[0] :].count("power") if begun else 0)
+        restores = sum(each.host == host for each in self.restores)
+        return 1 + len(begun) + (own[begun[0] :].count("power") if begun else 0) + restores
 
     def count(self, what: str) -> int:
         """Return how often something happened to a machine."""
