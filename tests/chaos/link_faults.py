@@ -74,3 +74,8 @@ LINK_FAULTS: dict[str, Callable[[Random], Deed]] = {
     "502 with HTML": _page(502),
     "503 with HTML": _page(503, ("Retry-After", "1")),
 }
+
+ANSWERS_CHANGED = frozenset(
+    {"bit flipped in the head of an answer", "bit flipped in the body of an answer", "200 with a login page"}
+)
+"""Faults after which an answer proves nothing, though it looks like one of the peer."""

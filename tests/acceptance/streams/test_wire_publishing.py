@@ -291,10 +291,12 @@ async def test_streams_are_created_by_their_first_publish_where_that_is_allowed(
         stream = await line.stream()
         answers = [await stream.ask(publish_json("t1/new/one", b"x", request_id=id)) for id in range(2)]
         assert [each["offset"] for each in answers] == [0, 1]
-        stream.write(publish("t1/new/two", b"y"), publish_acked(2, "t1/new/a:b", b"y"))
+        stream.write(publish_acked(2, "t1/new/a:b", b"y"))
         assert read_ack(await stream.frame()).message == "stream not found: tenant=t1 namespace=new stream=a:b"
+        stream.write(publish("t1/new/two", b"y"), publish_acked(3, "t1/new/two", b"z"))
+        assert read_ack(await stream.frame()) == WireAck(0, 3, ""), "the publish before it has been stored, too"
         reading = await line.subscribe("t1/new/two", start="earliest")
-        assert await reading.until(1) == [b"y"]
+        assert await reading.until(2) == [b"y", b"z"]
     assert node.stop() == 0
 
 
