@@ -36,8 +36,8 @@ class QueueReference:
         self._leases = [lease for asked in own if asked.kind == CLAIM and asked.is_good for lease in _leases_of(asked)]
         self._acks = [asked for asked in own if asked.kind == "ack"]
         self._lists = [asked for asked in every if asked.kind == JOB_LISTING]
-        self._power = [at for at, what, machine in journal.changes if machine == host and what == "power"]
-        self._starts = [at for at, what, machine in journal.changes if machine == host and what == "start"]
+        self._power = journal.times(host, "power")
+        self._starts = journal.times(host, "start")
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""

@@ -18,7 +18,7 @@ from eventd.simulation.load.routes import (
     ROUTERS,
     WRITTEN,
 )
-from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.journal import LOSSES, Asked, Journal
 
 HOPS: Final = 8
 """How often a record is copied by routers that may close a cycle."""
@@ -51,8 +51,7 @@ class RouteReference:
         self._emits = [asked for asked in own if asked.kind == "emit" and asked.is_good]
         topics = [asked for asked in own if asked.kind == ROUTE_TOPIC and asked.is_good]
         self._durable = {asked.path.rpartition("/")[2] for asked in topics if asked.question["durability"] == "fsync"}
-        losses = ("power", "epoch")
-        self._losses = [at for at, what, machine in journal.changes if machine == host and what in losses]
+        self._losses = journal.times(host, *LOSSES)
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.load.sockets import PUBLISH, SOCKET, places_of, published_record
-from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.journal import LOSSES, Asked, Journal
 from eventd.simulation.world.web_socket import SocketMessage
 
 
@@ -21,8 +21,7 @@ class SocketReference:
         own = [asked for asked in journal.asked if asked.host == host]
         self._connections = [asked for asked in own if asked.kind == SOCKET]
         self._acks = [asked for asked in own if asked.kind == PUBLISH]
-        losses = ("power", "epoch")
-        self._losses = [at for at, what, machine in journal.changes if machine == host and what in losses]
+        self._losses = journal.times(host, *LOSSES)
         self._known: dict[tuple[int, int], int] = {}
         self._last_era: int | None = None  # in which the client was last sent a place
 

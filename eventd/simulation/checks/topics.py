@@ -42,8 +42,8 @@ class TopicReference:
     def __init__(self, journal: Journal, host: str, begin: float) -> None:
         self._host = host
         self._begin = begin
-        self._power = [at for at, what, machine in journal.changes if what == "power" and machine == host]
-        self._commands = [at for at, what, machine in journal.changes if what in NEW_EPOCHS and machine == host]
+        self._power = journal.times(host, "power")
+        self._commands = journal.times(host, *NEW_EPOCHS)
         self._restored = [each.restored_at for each in journal.restores if each.host == host]
         kept = [asked for asked in journal.asked if asked.is_good and not journal.may_have_lost(asked)]
         self._writes = [_write_of(asked) for asked in kept if (asked.kind, asked.host) == ("write", host)]

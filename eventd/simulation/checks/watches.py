@@ -19,7 +19,7 @@ from eventd.simulation.load.watches import (
     watched_record,
 )
 from eventd.simulation.world.event_stream import SentEvent
-from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.journal import LOSSES, Asked, Journal
 
 SOON_SECONDS: Final = 5.0
 """Seconds within which a reader that reads gets what was acknowledged."""
@@ -62,7 +62,8 @@ class WatchReference:
         self._streams = [asked for asked in own if asked.kind == WATCH]
         self._sessions = {asked.answer["wid"]: WatchSession(asked) for asked in own if _is_session(asked)}
         self._writes = [asked for asked in own if asked.kind == "watched write" and asked.is_good]
-        self._changes = [(at, what) for at, what, machine in journal.changes if machine == host]
+        self._losses = journal.times(host, *LOSSES)
+        self._changes = [at for at, _, machine in journal.changes if machine == host]
         self._known: dict[tuple[int, str, int], Any] = {}  # what a seq of an era has: a number or the id of an event
         self._passed: list[tuple[int, range, WatchSession, float]] = []  # what was left out for a reader
         self._last_era: dict[str, int] = {}  # of the last stream of each reader
@@ -90,7 +91,7 @@ class WatchReference:
 
     def era_at(self, at: float) -> int:
         """Return after how many losses or new epochs a time is; between two of them a seq has one record."""
-        return sum(when <= at for when, what in self._changes if what in ("power", "epoch"))
+        return sum(loss <= at for loss in self._losses)
 
     def is_renewed(self, stream: Asked, session: WatchSession) -> bool:
         """Return whether the seqs with which a session was begun may be of an earlier epoch."""
@@ -165,7 +166,7 @@ class WatchReference:
             until = since + SOON_SECONDS
             if until > stream.answered_at or self._era(write) != self.era_at(until):
                 continue
-            if any(write.asked_at - SOON_SECONDS <= at <= until for at, _ in self._changes):
+            if any(write.asked_at - SOON_SECONDS <= at <= until for at in self._changes):
                 continue
             if max((seq for at, seq in reached if at <= until), default=0) < write.answer["last_seq"]:
                 detail = f"{WATCHED}: seq {write.answer['last_seq']} was acknowledged, and not sent"

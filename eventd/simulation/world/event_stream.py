@@ -45,7 +45,7 @@ class WatchStream(asyncio.Protocol):
         self._transport.write(head)
 
     def close(self) -> None:
-        """Hang up, whatever is still on its way."""
+        """Abort the connection: what has not arrived is lost."""
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 NEW_EPOCHS: Final = ("epoch", "restore by hand")
 """What happens to a machine so that its log begins a new epoch."""
+LOSSES: Final = ("power", "epoch")
+"""What happens to a machine so that a seq may have another record afterwards, in runs without restores."""
 CHANGES: Final = ("emit", "write", "watched write", "route write", "job", "claim", "ack", "nack")
 """The kinds of questions whose answers acknowledge something that the node must keep."""
 PLUGIN_RUN: Final = "plugin run"
@@ -82,6 +84,10 @@ class Journal:
     def is_restored(self, host: str) -> bool:
         """Return whether the database of a machine was replaced by a copy."""
         return any(each.host == host for each in self.restores)
+
+    def times(self, host: str, *kinds: str) -> list[float]:
+        """Return when something of these kinds happened to a machine."""
+        return [at for at, what, name in self.changes if name == host and what in kinds]
 
     def epochs(self, host: str) -> int:
         """Return how many epochs the log of a machine may have begun.

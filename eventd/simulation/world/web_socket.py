@@ -46,7 +46,7 @@ class WebSocketClient(asyncio.Protocol):
         self._write(_TEXT, msgspec.json.encode(command))
 
     def close(self) -> None:
-        """Hang up, whatever is still on its way."""
+        """Abort the connection: what has not arrived is lost."""
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
