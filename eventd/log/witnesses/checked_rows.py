@@ -22,7 +22,7 @@ class LeafVerdict(StrEnum):
     VERIFIED = "verified"
     """The tree has the event."""
     REFUTED = "refuted"
-    """The tree covers the stated leaf, and the event is no leaf of its node."""
+    """The tree covers the stated leaf, and the event is not among the leaves of its node."""
     UNPROVEN = "unproven"
     """Nothing can be said: no leaf was stated, or nothing proves the tree here."""
 
