@@ -187,7 +187,9 @@ def _continues(asked: bool, later: bool, epoch: int, after: int, mark: tuple[int
 class LinkModel:
     """The model of a link. `bug` names a seeded fault; `v1`: the receiver speaks only v1 at first.
 
-    `any_page`: a batch may end anywhere; otherwise only after one event, or at the end of the log.
+    `any_page`: a batch may end anywhere; otherwise only after one event, or at the end of the log. `window`: how many
+    batches may be under way at the same time. `queries`: the receiver's own queries come at any time, and each makes
+    the sender compare marks again.
     """
 
     events: int = 2
@@ -201,6 +203,8 @@ class LinkModel:
     repairs: int = 0
     v1: bool = False
     any_page: bool = False
+    window: int = WINDOW
+    queries: bool = False
     bug: str = ""
     name: str = "link"
 
@@ -244,9 +248,12 @@ class LinkModel:
                 yield ("open over v1",), state._replace(sender=opened)
         elif sender.phase == ASKED:
             yield from self._open(state)
+            yield ("hear nothing",), self._end(state)
         elif sender.doubt and not sender.flying:
             yield ("reopen",), self._end(state)
         if sender.phase in (OPEN, OPEN_V1):
+            if self.queries and not sender.doubt:
+                yield ("hear a query",), state._replace(sender=sender._replace(doubt=True))
             yield from self._launch(state)
             if not sender.flying and sender.scanned > sender.cursor:
                 yield ("pass", sender.scanned), state._replace(sender=sender._replace(cursor=sender.scanned))
@@ -284,7 +291,7 @@ class LinkModel:
     def _launch(self, state: Link) -> Iterator[tuple[Label, Any]]:
         sender, last = state.sender, len(state.sender.log)
         v1 = sender.phase == OPEN_V1
-        window = WINDOW if sender.primed and not v1 else 1
+        window = self.window if sender.primed and not v1 else 1
         if sender.scanned >= last or len(sender.flying) >= window:
             return
         first = max(sender.scanned, sender.floor)
@@ -537,6 +544,8 @@ def _answered(sender: Sender, batch: Batch, answer: str, mark: int) -> Sender:
 _WORDS: Final[dict[str, Callable[..., str]]] = {
     "emit": lambda: "the sender stores an event",
     "ask": lambda: "the sender asks for its mark",
+    "hear a query": lambda: "the receiver asks for its own mark, as after a start",
+    "hear nothing": lambda: "the answer to the sender's query is lost",
     "open": lambda: "the sender opens the link",
     "open over v1": lambda: "the sender opens the link over v1",
     "reopen": lambda: "the sender compares marks again, because the receiver has started",

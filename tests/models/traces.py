@@ -14,7 +14,7 @@ from typing import Final
 from tests.models.explorer import Label, follow_trace
 from tests.models.link import LinkModel
 
-UNSEEN: Final = ("refuse", "give up", "reopen", "skip", "out of step")
+UNSEEN: Final = ("refuse", "give up", "reopen", "skip", "out of step", "hear nothing", "hear a query")
 
 
 def write_trace(labels: Iterable[Label]) -> str:
@@ -42,5 +42,7 @@ def check_link_trace(text: str) -> str:
         repairs=names.count("repair"),
         twice=0,
         any_page=True,
+        window=4,  # that of a peer whose declaration names none
+        queries=True,
     )
     return follow_trace(model, labels, UNSEEN)

@@ -18,7 +18,7 @@ from eventd.simulation.world.machine import Machine
 from tests.models.recorder import LinkRecorder, replace_function
 from tests.models.traces import check_link_trace
 
-SEEDS = (2, 17)
+SEEDS = (2, 17, 20, 36)  # 20 gives a receipt again; in 36 the receiver asks for its own mark
 KINDS = ("kill", "power", "freeze", "wall", "cut", "slow", "slow disk", "new epoch", "restore", "at job", "at answer")
 """The kinds of faults that the model knows: a disk that fails undoes steps that were noted."""
 SIDES = {"a": "sender", "b": "receiver"}
