@@ -8,6 +8,7 @@ from functools import cache, partial
 import msgspec
 from aiohttp import web
 
+from eventd.api.admin.events.publishing import PublishCall, PublishConnections
 from eventd.api.admin.resources.effective import EffectiveCall, EffectiveStreams
 from eventd.api.framework.acting import Acting
 from eventd.api.framework.admission import Admission
@@ -53,6 +54,7 @@ def build_app(
     concurrency = v0.serving.concurrency if v0 is not None else ConcurrencyLimits(limits)
     count_topics = None if v0 is None else v0.count_topics
     streams = EffectiveStreams(services, callers)
+    publishing = PublishConnections(services, callers, concurrency, limits.max_body_bytes)
     system = System(
         clock,
         workers,
@@ -67,6 +69,7 @@ def build_app(
         Services: services,
         SystemCall: system,
         EffectiveCall: streams,
+        PublishCall: publishing,
         TopicsCall: v0,
         ExchangeCall: tokens,
     }
@@ -75,8 +78,7 @@ def build_app(
         served = [route for route in served if route is not EXCHANGE]
     admission = Admission(callers, concurrency, limits.max_body_bytes)
     ids = RequestIds(services.log.chance)
-    database = services.database
-    recorder = recorder or ActionRecorder(database, clock, services.metrics)
+    recorder = recorder or ActionRecorder(services.database, clock, services.metrics)
     acting = Acting(callers, recorder, ids, OPERATION_NAMES)
     workers.answer_with("verify", partial(_answer_verify, services))
     app = make_app(served, contexts, admission, workers, clock, services.log.chance, acting)
@@ -88,7 +90,7 @@ def build_app(
 
     app.on_response_prepare.append(add_headers)
     app.on_startup.append(streams.begin)
-    app.on_shutdown.append(streams.end)
+    app.on_shutdown.extend((streams.end, publishing.end))
     return app
 
 

@@ -5,7 +5,7 @@ To add a route, add an entry to one of them and write its handler:
  - `OPERATIONS`: what an operator does, under /api/v1; `routerctl` can run these without HTTP, too;
  - `HISTORY_OPERATIONS` and `LOG_FILES` of `history_routes.py`: those of the verifiable history;
  - `TOPIC_ROUTES` of `topic_routes.py`: everything under /v0: topics, routers, queues and watches, health and metrics;
- - `_ALSO_HEAD`: all others, for GET and HEAD; only `EXCHANGE` is a POST.
+ - `_ALSO_HEAD`: all others, for GET and HEAD; only `EXCHANGE` is a POST, and `PUBLISH` a WebSocket.
 
 Handlers are named by their place below `eventd.api` and loaded when they are first needed, so that a command can look
 up the address of an operation, or run one, without loading all others.
@@ -442,4 +442,13 @@ EXCHANGE: Final = Route(
     refusals=(401, 403),
 )
 """The route that exchanges tokens. It needs no key, because the exchanged token proves the caller."""
-ROUTES: Final = (*TOPIC_ROUTES, *OPERATIONS.values(), *LOG_FILES, *SYSTEM, EXCHANGE)
+PUBLISH: Final = Route(
+    "GET",
+    f"/api/v1{_GROUP}/publish",
+    ("write",),
+    "Emit events over a WebSocket that stays open: messages with events, answered as they are committed",
+    "admin.events.publishing:publish",
+    stream=True,
+    upgrade=True,
+)
+ROUTES: Final = (*TOPIC_ROUTES, *OPERATIONS.values(), *LOG_FILES, *SYSTEM, EXCHANGE, PUBLISH)

@@ -101,6 +101,13 @@ class Metrics:
         self._job_steps = self._counter(
             "job_steps_total", "Steps of bulk jobs: done, or failed and tried again.", "result"
         )
+        self._publishing = self._gauge("publish_connections", "Open connections over which programs publish to groups.")
+        self._published = self._counter(
+            "published_events_total",
+            "Events that programs published over such connections: new, refreshed, duplicate, conflict, or refused with"
+            " their message.",
+            "result",
+        )
         self._local = self._gauge("local_socket_connections", "Open connections over the local socket.")
 
     def _sending(self) -> None:
@@ -234,6 +241,16 @@ class Metrics:
         else:
             self._connections.labels(group).set(count)
             self._turned_away.labels(group, "full")
+
+    def publish_connections(self, count: int) -> None:
+        """Set the number of open connections over which programs publish."""
+        self._publishing.set(count)
+
+    def published(self, results: Mapping[str, int]) -> None:
+        """Count events that were published over such a connection, by result: a short fixed word."""
+        for result, count in results.items():
+            if count:
+                self._published.labels(result).inc(count)
 
     def local_connections(self, count: int) -> None:
         """Set the number of open connections over the local socket."""

@@ -191,13 +191,13 @@ class Settings(QuicSettings, RoutemasterSettings, ConsoleSettings):
     max_sse_connections: int = Field(
         10_000,
         ge=0,
-        description="Maximum open streams of /v0 of a process, including WebSockets, in addition to max_connections;"
+        description="Maximum open streams of /v0, and WebSockets, of a process, in addition to max_connections;"
         " 0: no limit of their own, they share max_connections with all other connections.",
     )
     max_sse_connections_per_key: int = Field(
         1_000,
         ge=0,
-        description="Maximum open streams of /v0 per API key and process, including WebSockets and subscriptions over"
+        description="Maximum open streams of /v0 per API key and process, with WebSockets and subscriptions over"
         " QUIC; as many QUIC connections, and as many streams that send requests. 0: no limit.",
     )
     max_inflight_per_key: int = Field(

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from eventd.api.topics.client_stream import ClientStream
+from eventd.api.listener.sending import ClientStream
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.loop.sink import Ack
 from eventd.egress.routers.pump import Routing

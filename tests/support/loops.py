@@ -23,6 +23,9 @@ OUTSIDE = ("audit", "bench", "cli", "client", "simulation", "testing")
 """Parts that run in programs of their own: there a loop blocks no other task."""
 BOUNDED = {
     "eventd/api/admin/events/events.py::_append": "ends when the group has the place that the database knows",
+    "eventd/api/admin/events/publish_connection.py::run": "takes a turn after every _AT_ONCE events",
+    "eventd/api/admin/events/publish_connection.py::_wait_for_room": "waits for a future of its own",
+    "eventd/api/admin/events/publish_connection.py::_answer_all": "answers a message, or waits for a future of its own",
     "eventd/api/listener/arriving.py::read": "consumes the body that has arrived",
     "eventd/api/framework/worker_peers.py::proxy": "consumes the answer that has arrived",
     "eventd/api/topics/client_stream.py::run": "Feed.read takes a turn, or waits for a future of its own",

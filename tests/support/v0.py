@@ -121,9 +121,10 @@ class Client:
 class Server(Client):
     """One log with /v0 in front of it. Use `serving` to create one."""
 
-    def __init__(self, session: ClientSession, url: str, v0: V0, checks: dict[str, str]) -> None:
+    def __init__(self, session: ClientSession, url: str, v0: V0, checks: dict[str, str], runner: Runner) -> None:
         super().__init__(session, url)
         self.v0 = v0
+        self.runner = runner
         self.log = v0.log
         self.checks = checks
 
@@ -161,11 +162,13 @@ async def serving(
             clock.monotonic(),
             Serving(callers, metrics, workers, ConcurrencyLimits(bounds)),
         )
-        app = build_app(Services(log), callers, workers, version="1.2.3", v0=v0)
+        app = build_app(
+            Services(log, metrics=metrics, spawn=supervisor.spawn), callers, workers, version="1.2.3", v0=v0
+        )
         runner = Runner(app, log.chance, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await open_site_at(runner, limiter, [socket.create_server(("127.0.0.1", 0))])
         stack.callback(lambda: stopping.done() or stopping.set_result(None))
         session = await stack.enter_async_context(ClientSession())
-        yield Server(session, f"http://127.0.0.1:{runner.addresses[0][1]}", v0, checks)
+        yield Server(session, f"http://127.0.0.1:{runner.addresses[0][1]}", v0, checks, runner)

@@ -32,14 +32,16 @@ class Admission:
     def identify(self, route: Route, request: web.Request) -> ApiKey:
         """Return the caller's key; `ANYONE` for a route without scopes, or if callers need no key.
 
-        A probe's caller must have a valid key where keys guard probes. A route with `stream` also takes the key as
-        `token` in the query, as browsers cannot send it in a header. Raises `Unauthorized` and `Forbidden`.
+        A probe's caller must have a valid key where keys guard probes. A route of server-sent events also takes the
+        key as `token` in the query, as browsers cannot send it in a header. Raises `Unauthorized` and `Forbidden`.
         """
         if not route.scopes:
             if route.probe and self.callers.keys.guards_probes:
                 self.callers.identify(request)
             return ANYONE
-        return self.callers.identify(request, token=request.query.get("token", "") if route.stream else "")
+        return self.callers.identify(
+            request, token=request.query.get("token", "") if route.stream and not route.upgrade else ""
+        )
 
     @contextmanager
     def under_way(self, route: Route, request: web.Request, key: ApiKey) -> Iterator[None]:

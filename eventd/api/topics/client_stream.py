@@ -1,7 +1,7 @@
 """Clients that follow topics, each at its own pace: the common part of SSE streams and WebSockets.
 
 A client is written to as long as it reads. One that does not read continues later from its own position: little
-is buffered for it (`HELD_BYTES` and a page), and no other client waits.
+is buffered for it (`sending.HELD_BYTES` and a page), and no other client waits.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from aiohttp.abc import AbstractStreamWriter
-
 from eventd.api.errors.codes import TOPICS_FORM, Internal, internal
 from eventd.api.topics.calls import V0
 from eventd.api.topics.shared_reads import Feed, Feeds, Page, TopicRequest
@@ -22,13 +20,9 @@ from eventd.errors import EventdError
 from eventd.log.core.records import encoded
 from eventd.runtime.clock import Clock
 
-HELD_BYTES = 64 << 10
-"""Unread bytes after which a client counts as behind. Besides these, at most one page waits for it."""
 BEAT_SECONDS = 0.25
 """Seconds between checks for clients that disconnected or need a heartbeat."""
 logger = logging.getLogger("eventd.api")
-PARTING_SECONDS = 0.25
-"""How long a client has to read the last message of a stopping node."""
 
 
 class OutgoingStream(Protocol):
@@ -59,48 +53,6 @@ class OutgoingStream(Protocol):
     def send_last(self, text: bytes) -> None:
         """Send a last message, without letting a client that does not read delay the node."""
         ...
-
-
-class ClientStream:
-    """The outgoing stream to one client over TCP."""
-
-    def __init__(self, transport: asyncio.Transport, writer: AbstractStreamWriter) -> None:
-        self._transport = transport
-        self._writer = writer
-        transport.set_write_buffer_limits(high=HELD_BYTES)
-
-    @property
-    def closed(self) -> bool:
-        """Return whether the connection is closed, by either side."""
-        return self._transport.is_closing()
-
-    @property
-    def full(self) -> bool:
-        """Return whether the client has more than `HELD_BYTES` still to read."""
-        return self._transport.get_write_buffer_size() > HELD_BYTES
-
-    def write(self, text: bytes) -> None:
-        """Send, without waiting for the client; nothing over a closed connection."""
-        if not self._transport.is_closing():
-            self._transport.write(text)
-
-    async def drain(self) -> None:
-        """Wait, if the client is behind, until it has read most of what was sent. Raises ConnectionError if it left."""
-        await self._writer.drain()
-
-    def abort(self) -> None:
-        """Close the connection now, and drop what the client has not read."""
-        self._transport.abort()
-
-    def send_last(self, text: bytes) -> None:
-        """Send a last message, and disconnect a client that has not read everything after `PARTING_SECONDS`: a stopping
-        node must not wait."""
-        self.write(text)
-        asyncio.get_running_loop().call_later(PARTING_SECONDS, self._abandon)
-
-    def _abandon(self) -> None:
-        if self._transport.get_write_buffer_size():
-            self._transport.abort()
 
 
 class WatchCursor(NamedTuple):

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from eventd.api.listener.sending import ClientStream
 from eventd.api.topics.calls import V0
-from eventd.api.topics.client_stream import ClientStream, FollowedTopic, FollowerRegistry
+from eventd.api.topics.client_stream import FollowedTopic, FollowerRegistry
 from eventd.api.topics.jobs import show_job
 from eventd.api.topics.shared_reads import Page
 from eventd.api.topics.watch import SseFollower

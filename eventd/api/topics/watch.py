@@ -10,9 +10,10 @@ from aiohttp.http import HttpVersion11
 
 from eventd.api.errors.codes import NotAcceptable
 from eventd.api.framework.models import U32, U64, Body, NoQuery, Query, ResponseModel, require_u64
+from eventd.api.listener.sending import ClientStream
 from eventd.api.topics.calls import Call
 from eventd.api.topics.checkpoints import ID_BYTES, Checkpoints, write_places
-from eventd.api.topics.client_stream import ClientStream, FollowedTopic, Follower, FollowerRegistry, WatchCursor
+from eventd.api.topics.client_stream import FollowedTopic, Follower, FollowerRegistry, WatchCursor
 from eventd.api.topics.sessions import SESSION_SECONDS, Session, Sessions
 from eventd.api.topics.shared_reads import Page
 from eventd.api.topics.start import Beginning, From, Viewing, find_topics, require_some

@@ -17,14 +17,15 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from eventd.api.bodies.bodies import BodyReservation
-from eventd.api.errors.codes import TOPICS_FORM, WEBSOCKET_VERSION, Internal, UnsupportedVersion, internal
+from eventd.api.errors.codes import TOPICS_FORM, Internal, internal
 from eventd.api.framework.decoding import decode
 from eventd.api.framework.models import U32, U64, NoQuery, Performance, require_u64
 from eventd.api.keys.api_key import ApiKey
 from eventd.api.listener.messages import IncomingMessages
-from eventd.api.listener.runner import MESSAGES
+from eventd.api.listener.sending import PING, ClientStream, text_frame
+from eventd.api.listener.web_sockets import MAX_MESSAGE_BYTES, open_socket
 from eventd.api.topics.calls import V0, Call
-from eventd.api.topics.client_stream import ClientStream, FollowedTopic, Follower, FollowerRegistry, WatchCursor
+from eventd.api.topics.client_stream import FollowedTopic, Follower, FollowerRegistry, WatchCursor
 from eventd.api.topics.shared_reads import Page, TopicRequest
 from eventd.api.topics.start import From, Viewing, find_topics, require_some
 from eventd.api.topics.write import WriteBody, shown, write
@@ -45,9 +46,6 @@ AT_ONCE = 50
 """Maximum number of frames of one client that are read before the event loop turns to other work."""
 SILENT_SECONDS = 15.0
 """After this time without a page sent to it, a client is pinged, which detects a dead connection."""
-CLOSE_SECONDS = 1.0
-"""How long a client has to answer when the connection is closed."""
-_PING = b"\x89\x00"
 _NO_ID = Raw(b"null")
 logger = logging.getLogger("eventd.api")
 
@@ -121,38 +119,19 @@ class UnsupportedMessage(Invalid):
     code = "unsupported_message"
 
 
-def frame(payload: bytes) -> bytes:
-    """Return a text as one server frame: unfragmented, unmasked, and so the same for every client."""
-    size = len(payload)
-    if size < 126:
-        return b"\x81%c%b" % (size, payload)
-    if size < 1 << 16:
-        return b"\x81\x7e%b%b" % (size.to_bytes(2, "big"), payload)
-    return b"\x81\x7f%b%b" % (size.to_bytes(8, "big"), payload)
-
-
 def server_frame(op: str, **members: Any) -> bytes:
     """Return a server message as a frame."""
-    return frame(msgspec.json.encode({"op": op, **members}))
-
-
-MAX_MESSAGE_BYTES = 4 << 20
-"""The largest message of a client in bytes: it is held until it is complete, and decoded on the event loop."""
+    return text_frame(msgspec.json.encode({"op": op, **members}))
 
 
 async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     """Serve a client over a WebSocket (GET /v0/ws)."""
     request, v0 = call.request, call.v0
     key = v0.serving.callers.identify(request)
-    version = request.headers.get("Sec-WebSocket-Version", WEBSOCKET_VERSION)
-    if version != WEBSOCKET_VERSION:
-        raise UnsupportedVersion(f"Sec-WebSocket-Version {version[:20]!r} is not supported: use {WEBSOCKET_VERSION}")
     registry = v0.part(FollowerRegistry)
     await registry.forget_gone()
     most = min(v0.limits.max_body_bytes, MAX_MESSAGE_BYTES)
-    socket = web.WebSocketResponse(compress=False, timeout=CLOSE_SECONDS, max_msg_size=most)
-    messages = IncomingMessages(v0.serving.concurrency.bodies, key.digest, most)
-    request[MESSAGES] = messages
+    socket, messages = open_socket(request, v0.serving.concurrency.bodies, key.digest, most)
     with v0.serving.concurrency.streams.take(key), v0.serving.callers.using(request, key), closing(messages):
         writer = await socket.prepare(request)
         if (transport := request.transport) is None:
@@ -176,7 +155,7 @@ class WsFollower(Follower):
         return text
 
     def heartbeat(self) -> bytes:
-        return _PING
+        return PING
 
     def error(self, code: str, message: str) -> bytes:
         return server_frame("error", code=code, message=message)
@@ -192,7 +171,7 @@ def _frames(following: FollowedTopic, page: Page) -> list[bytes]:
     if page.records:
         begin, end, newest = page.bounds
         text = f'{{"op":"record","topic":"{name}",{begin},{end},{newest},"records":{page.records}}}'
-        frames.append(frame(text.encode()))
+        frames.append(text_frame(text.encode()))
     if page.caught_up and (frames or following.owes_end):
         frames.append(server_frame("caught_up", topic=name, head_seq=head))
     return frames

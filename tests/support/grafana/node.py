@@ -248,6 +248,21 @@ def _connections() -> Row:
         "Connections and certificates",
         [
             time_series(
+                "Events published over WebSockets",
+                "Events of programs that keep a connection open to publish, by result.",
+                "ops",
+                [Query(rate("routerd_eventd_published_events_total", "result"), "{{result}}")],
+                width=12,
+                stacked=True,
+            ),
+            time_series(
+                "Publishing programs",
+                "Open connections over which programs publish to groups.",
+                "short",
+                [Query(f"sum by (instance) ({series('routerd_eventd_publish_connections')})", "{{instance}}")],
+                width=12,
+            ),
+            time_series(
                 "Open connections",
                 "Connections of each listener; without a group, of the API.",
                 "short",

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import Field
 
-from eventd.api.admin.events.emitted import drafts_from
 from eventd.api.admin.events.emitted_leaves import show_leaves
+from eventd.api.admin.events.emitting import count_results, prepare, show_exceptions, show_owner, show_results
 from eventd.api.admin.events.event_columns import MOST, read_events
 from eventd.api.admin.events.event_search import SEARCH_PAGES, SEARCH_SECONDS
-from eventd.api.admin.events.event_texts import are_texts, decode_texts
 from eventd.api.admin.events.refuted_marks import read_refuted_marks
 from eventd.api.admin.events.returned_marks import read_shown_marks
-from eventd.api.admin.resources.groups import EmitTarget, find_target, recall_target
+from eventd.api.admin.resources.groups import find_target, recall_target
 from eventd.api.bodies.bodies import SMALL_BYTES
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import MAX_PAGE_SIZE, PAGE_SIZE, After, Limit, PageStart, read_token, write_token
-from eventd.dynamic.guard import OBSERVED, refuse_captured
 from eventd.errors import Conflict, EventdError, Invalid
 from eventd.groups.lookup import find_group, read_group_topic
 from eventd.groups.retention import apply_retention
@@ -32,24 +28,14 @@ from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import UNKNOWN
 from eventd.log.core.listing import EventQuery, list_latest
 from eventd.log.core.scan import blocks_at, pick
-from eventd.log.core.units import Check, Publish
 from eventd.log.core.values import AppendResult, Drafts, Head, IdOwner, Outcome, Record
 from eventd.log.history.trees import read_tree
 from eventd.log.witnesses.event_states import EventHistory, admitting_node, pick_in_state, read_event_states, span_of
 from eventd.resources.group_configuration import GroupConfig
 from eventd.store.engine.database import Connection
 from eventd.text.arguments import as_argument
-from federation.event import DECODER, is_plain
+from federation.event import is_plain
 from federation.loops import decode_path
-
-MANY = 1_000
-"""Maximum number of events, or of members of their payloads, in a request that is checked on the event loop."""
-RESULTS = {
-    Outcome.NEW: "new",
-    Outcome.REFRESH: "refreshed",
-    Outcome.DUPLICATE: "duplicate",
-    Outcome.CONFLICT: "conflict",
-}
 
 
 class IdTaken(Conflict):
@@ -57,7 +43,7 @@ class IdTaken(Conflict):
 
     def __init__(self, message: str, owner: IdOwner, *, hint: str) -> None:
         super().__init__(message, hint=hint)
-        self.detail = {"owner": _show_owner(owner)}
+        self.detail = {"owner": show_owner(owner)}
 
 
 def show_event(record: Record) -> dict[str, Any]:
@@ -108,30 +94,15 @@ class _LargeEmit(Emit):
     """An emit request whose body is so large that its events are checked in a thread, not on the event loop."""
 
 
-def _is_heavy(params: Emit) -> bool:
-    """Return whether to check the events in a thread, by the size of the body and the number of events and members.
-
-    Members are those of the payloads of events that are not `PlainEvent`s.
-    """
-    odd = (event for event in params.events[:MANY] if isinstance(event, dict))
-    payloads = (event.get("payload") for event in odd)
-    return (
-        isinstance(params, _LargeEmit)
-        or are_texts(params.events)
-        or len(params.events) > MANY
-        or sum(len(payload) for payload in payloads if isinstance(payload, dict)) > MANY
-    )
-
-
 async def emit(services: Services, params: Emit) -> dict[str, Any]:
     drafts, appended = await _append(services, params)
     if len(drafts) == 1 and appended.outcomes[0] is Outcome.CONFLICT:
         raise _conflict(drafts.event_ids[0], params.group, appended.owners[0])
-    counts = {word: appended.count(outcome) for outcome, word in RESULTS.items()}
-    if params.exceptions or params.brief:
-        results = _exceptions(drafts, appended) if params.exceptions else _results(drafts, appended)
+    if params.exceptions:
+        return await show_exceptions(services.log, drafts, appended)
+    counts, results = count_results(appended), show_results(drafts, appended)
+    if params.brief:
         return {"counts": counts, "results": results, **await show_leaves(services.log, appended)}
-    results = _results(drafts, appended)
     stored = await services.database.read(_read_stored, list(appended.positions), services.log.unsettled_trees)
     for result, position in zip(results, appended.positions, strict=True):
         result |= stored.get(position, {"event": None})
@@ -172,10 +143,6 @@ def _conflict(event_id: str, group: str, owner: IdOwner) -> Conflict:
     )
 
 
-def _show_owner(owner: IdOwner) -> dict[str, Any]:
-    return {"sourceNode": owner.source, "keyId": owner.key_id, "digest": owner.digest}
-
-
 async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResult]:
     """Append the events to the group as it is declared now; return their drafts and the result.
 
@@ -186,50 +153,14 @@ async def _append(services: Services, params: Emit) -> tuple[Drafts, AppendResul
     place = recall_target(services.database, params.group) or await find_target(services.database, params.group, now)
     while True:
         try:
-            return await _append_at(services, params, place, now)
+            large = isinstance(params, _LargeEmit)
+            drafts, unit = await prepare(services, params.events, place, now, large=large)
+            return drafts, await services.log.submit(unit)
         except EventdError:
             present = await find_target(services.database, params.group, now)
             if present is place:
                 raise
             place = present
-
-
-async def _append_at(services: Services, params: Emit, place: EmitTarget, now: int) -> tuple[Drafts, AppendResult]:
-    heavy = _is_heavy(params)
-    judge = partial(_judge, params.events, place.group, now=now, random=services.log.chance.token, heavy=heavy)
-    drafts = await asyncio.to_thread(judge) if heavy else judge()
-    check = _refusal_of(drafts) if OBSERVED in drafts.types else None
-    ceiling = place.group.retention.max_bytes
-    unit = Publish(place.topic, drafts, ceiling=ceiling, check=check, declared=place.version)
-    return drafts, await services.log.submit(unit)
-
-
-def _judge(events: list[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool) -> Drafts:
-    if are_texts(events):
-        decode_texts(events, group, now=now, random=random)
-    return drafts_from(events, group, now=now, random=random, heavy=heavy)
-
-
-def _refusal_of(drafts: Drafts) -> Check:
-    """Return the check, run in the writing transaction, that refuses reports of addresses this node captures itself."""
-    events = [*map(DECODER.decode, drafts.bodies)]
-    reports = [(event.type, event.subject, event.payload) for event in events]
-    return lambda conn, at: refuse_captured(conn, reports, at)
-
-
-def _results(drafts: Drafts, appended: AppendResult) -> list[dict[str, Any]]:
-    outcomes = zip(drafts.event_ids, appended.outcomes, strict=True)
-    results: list[dict[str, Any]] = [{"id": event_id, "result": RESULTS[outcome]} for event_id, outcome in outcomes]
-    for index, owner in appended.owners.items():
-        results[index]["owner"] = _show_owner(owner)
-    return results
-
-
-def _exceptions(drafts: Drafts, appended: AppendResult) -> list[dict[str, Any]]:
-    if appended.count(Outcome.NEW) == len(drafts):
-        return []
-    results = enumerate(_results(drafts, appended))
-    return [{"index": index, **result} for index, result in results if result["result"] != RESULTS[Outcome.NEW]]
 
 
 class ListEvents(Params):

@@ -11,7 +11,8 @@ from msgspec import Raw
 
 from eventd.api.listener import messages
 from eventd.api.listener.messages import IncomingMessages
-from eventd.api.topics.client_stream import HELD_BYTES, FollowerRegistry
+from eventd.api.listener.sending import HELD_BYTES
+from eventd.api.topics.client_stream import FollowerRegistry
 from eventd.api.topics.websocket import Conversation
 from eventd.testing import until
 from tests.integration.api.topics.conftest import StartServer

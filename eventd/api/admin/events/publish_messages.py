@@ -1,0 +1,114 @@
+"""The messages of a WebSocket that publishes to a group: those of its client, and the answers to them.
+
+A message of the client is a JSON object with its number `seq` and its `events`, each as in the body of an emit request.
+The node sends `{"answers": […]}`, with one answer for each message, in their order; before it ends the connection, it
+may send `{"status": …, "error": …}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct
+
+from eventd.api.admin.events.event_columns import MOST, PlainEvent
+from eventd.api.bodies.bodies import LIGHT_BYTES
+from eventd.api.bodies.json_shape import require_modest
+from eventd.api.errors.codes import API_FORM
+from eventd.errors import EventdError, Invalid
+
+MOST_VALUES: Final = 500_000
+"""Maximum number of JSON values of a message."""
+_Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
+
+
+class UnnumberedMessage(Invalid):
+    """A message cannot be answered, because it has no number. The connection ends."""
+
+
+class PublishMessage(NamedTuple):
+    """A message: its number, its events (each a `PlainEvent`, or any JSON), and why the node refuses it, if it does."""
+
+    seq: int
+    events: list[Any]
+    problem: EventdError | None = None
+
+
+class _Numbered(Struct):
+    seq: _Number
+
+
+class _PlainMessage(_Numbered, forbid_unknown_fields=True):
+    """The usual message, whose events all fit `PlainEvent`."""
+
+    events: Annotated[list[PlainEvent], Meta(min_length=1, max_length=MOST)]
+
+
+class _AnyMessage(_Numbered, forbid_unknown_fields=True):
+    events: Annotated[list[Any], Meta(min_length=1, max_length=MOST)]
+
+
+_NUMBERED: Final = msgspec.json.Decoder(_Numbered)
+_PLAIN: Final = msgspec.json.Decoder(_PlainMessage)
+_ANY: Final = msgspec.json.Decoder(_AnyMessage)
+
+
+def read_message(text: bytes) -> PublishMessage:
+    """Return a message; one with a number that is otherwise wrong has a `problem`. Raises `UnnumberedMessage`."""
+    if len(text) <= LIGHT_BYTES:
+        return _read(text)
+    try:
+        require_modest(text, MOST_VALUES)
+    except EventdError as error:
+        return PublishMessage(_read_number(text), [], error)
+    return _read(text)
+
+
+def _read(text: bytes) -> PublishMessage:
+    try:
+        plain = _PLAIN.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    else:
+        return PublishMessage(plain.seq, plain.events)
+    seq = _read_number(text)
+    try:
+        return PublishMessage(seq, _ANY.decode(text).events)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return PublishMessage(seq, [], Invalid(f"the message is not valid: {_why(error)}"))
+
+
+def _read_number(text: bytes) -> int:
+    try:
+        return _NUMBERED.decode(text).seq
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnnumberedMessage(
+            f"a message is not a JSON object with a number: {_why(error)}",
+            hint='send {"seq": 1, "events": […]}',
+        ) from None
+
+
+def _why(error: Exception) -> str:
+    return "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+
+
+def refusal(seq: int, error: EventdError) -> Mapping[str, Any]:
+    """Return the answer to a message of which nothing is stored."""
+    return {"seq": seq, **_problem(error)}
+
+
+def write_answers(answers: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return the message of the node with these answers."""
+    return msgspec.json.encode({"answers": answers})
+
+
+def write_end(error: EventdError) -> bytes:
+    """Return the last message of a connection that the node ends."""
+    return msgspec.json.encode(_problem(error))
+
+
+def _problem(error: EventdError) -> dict[str, Any]:
+    """Return the body of the answer that a request with this error gets, with its status as a member."""
+    return {"status": API_FORM.status(error), **API_FORM.body(error)}

@@ -1,0 +1,323 @@
+"""Publishing over a WebSocket: messages and their answers, refusals, bounds, and every way in which it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, WSServerHandshakeError
+
+from eventd.api.admin.events import publish_connection, publishing
+from eventd.api.admin.events.publish_connection import PublishConnection
+from eventd.api.keys.configured_keys import parse_keys
+from eventd.api.listener import messages
+from eventd.log.core import writer
+from eventd.testing import until
+from tests.support.publishing import (
+    PublishSocket,
+    apply_group,
+    connect_publisher,
+    delete_group,
+    event,
+    stored_subjects,
+)
+from tests.support.v0 import Client, Server, serving
+
+StartServer = Callable[..., Awaitable[Server]]
+MIB = 1 << 20
+
+
+@pytest.fixture
+async def start_server(migrated_sqlite_url: str) -> AsyncIterator[StartServer]:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(asyncio.get_running_loop().shutdown_default_executor)
+
+        async def start(**flags: Any) -> Server:
+            server = await stack.enter_async_context(serving(migrated_sqlite_url, **flags))
+            await apply_group(server.with_key("full"))  # type: ignore[arg-type]
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[PublishConnection]:
+    """The connections that the node has opened."""
+    found: list[PublishConnection] = []
+    run = PublishConnection.run
+
+    async def noted(connection: PublishConnection) -> None:
+        found.append(connection)
+        await run(connection)
+
+    monkeypatch.setattr(PublishConnection, "run", noted)
+    return found
+
+
+@pytest.fixture
+async def server(start_server: StartServer) -> Server:
+    return await start_server()
+
+
+async def test_messages_are_answered_in_their_order_with_what_is_not_new(server: Server) -> None:
+    async with connect_publisher(server) as socket:
+        await socket.send(1, event("a", id="1"), event("b"))
+        await socket.send(2, event("a", id="1"), event("c"), event("other", id="1"))
+        one, two = await socket.answer(), await socket.answer()
+    assert one == {"seq": 1, "counts": {"new": 2, "refreshed": 0, "duplicate": 0, "conflict": 0}, "results": []}
+    assert two["counts"] == {"new": 1, "refreshed": 0, "duplicate": 1, "conflict": 1}
+    first, second = two["results"]
+    assert first == {"index": 0, "id": "1", "result": "duplicate"}
+    assert (second["index"], second["result"], second["owner"]["sourceNode"]) == (2, "conflict", "a")
+    assert await stored_subjects(server) == ["a", "b", "c"]
+
+
+async def test_many_messages_share_transactions_and_keep_their_order(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    commit = writer.commit
+
+    def counted(conn: Any, units: Any, *args: Any, **options: Any) -> Any:
+        sizes.append(len(units))
+        return commit(conn, units, *args, **options)
+
+    monkeypatch.setattr(writer, "commit", counted)
+    async with connect_publisher(server) as socket:
+        for seq in range(300):
+            await socket.send(seq, event(f"{seq:03}"))
+        assert [(await socket.answer())["seq"] for _ in range(300)] == [*range(300)]
+    assert await stored_subjects(server) == [f"{seq:03}" for seq in range(300)]
+    assert max(sizes) > 1
+    assert max(sizes) <= publish_connection.UNANSWERED
+
+
+WRONG: list[tuple[dict[str, Any], int, str, str]] = [
+    ({"events": [{"type": ""}, {"type": "t"}]}, 400, "invalid_events", "type is required"),
+    ({"events": [{"type": "t", "payload": {"k": 1}}]}, 400, "invalid_events", "must be text"),
+    ({"events": [{"type": "t", "payload": {"k": "x" * 5000}}]}, 413, "events_too_large", "over the limit of 4096"),
+    ({"events": [7]}, 400, "invalid_events", "object"),
+    ({"events": []}, 400, "invalid_request", ">= 1"),
+    ({"events": {}}, 400, "invalid_request", "array"),
+    ({}, 400, "invalid_request", "events"),
+    ({"events": [{"type": "t"}], "group": "x"}, 400, "invalid_request", "group"),
+    ({"events": [{"type": "t"}] * 10_001}, 400, "invalid_request", "10000"),
+]
+
+
+async def test_a_wrong_message_is_refused_alone_and_the_next_is_stored(server: Server) -> None:
+    async with connect_publisher(server) as socket:
+        for seq, (members, status, code, words) in enumerate(WRONG):
+            await socket.socket.send_str(json.dumps({"seq": seq, **members}))
+            answer = await socket.answer()
+            assert (answer["seq"], answer["status"], answer["error"]["code"]) == (seq, status, code), words
+            assert words in answer["error"]["message"]
+        await socket.send(99, event("good", ttl="1h"))
+        assert (await socket.answer())["counts"]["new"] == 1
+    assert await stored_subjects(server) == ["good"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "7", '{"events":[]}', '{"seq":-1}', '{"seq":"1"}', "[" * 5000, "\ud7ff"])
+async def test_a_message_without_a_number_ends_the_connection_after_the_answers(server: Server, text: str) -> None:
+    async with connect_publisher(server) as socket:
+        await socket.send(1, event("a"))
+        await socket.socket.send_str(text)
+        assert (await socket.answer())["seq"] == 1
+        assert (await socket.heard())["error"]["code"] == "invalid_request"
+        assert await socket.heard() is None
+        assert socket.socket.close_code == 1008
+
+
+async def test_it_needs_a_key_with_the_scope_and_the_group(start_server: StartServer) -> None:
+    server = await start_server(keys="full,ro:read,t42::tenant42:")
+    for key, status in (("", 401), ("none", 401), ("ro", 403), ("t42", 403)):
+        with pytest.raises(WSServerHandshakeError) as refused:
+            async with connect_publisher(server.with_key(key)):
+                pass
+        assert refused.value.status == status
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await server.session.ws_connect(f"{server.url}/api/v1/groups/lab/publish?token=full")
+    assert refused.value.status == 401, "a key in an address would stand in many a log"
+    for group, status in (("lib", 404), ("lab", 101)):
+        headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+        headers |= {"Sec-WebSocket-Key": "c2l4dGVlbiBieXRlcyEhIQ==", "Authorization": "Bearer full"}
+        async with server.session.get(f"{server.url}/api/v1/groups/{group}/publish", headers=headers) as answer:
+            assert answer.status == status
+
+
+async def test_a_revoked_key_ends_its_connection_and_no_other(start_server: StartServer) -> None:
+    server = await start_server(keys="full,other:write")
+    full, other = server.with_key("full"), server.with_key("other")
+    known = server.v0.serving.callers.keys
+    async with connect_publisher(full) as kept, connect_publisher(other) as cut:
+        await cut.send(1, event("a"))
+        assert (await cut.answer())["seq"] == 1
+        known._read = lambda: parse_keys("full")
+        known.reload()
+        assert await cut.heard() is None
+        await kept.send(1, event("b"))
+        assert (await kept.answer())["seq"] == 1
+
+
+async def test_a_deleted_group_ends_its_connections_also_idle_ones(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "BEAT_SECONDS", 0.02)
+    await apply_group(server, "other")
+    async with connect_publisher(server) as idle, connect_publisher(server, "other") as kept:
+        await delete_group(server)
+        assert (await idle.heard())["error"]["code"] == "not_found"
+        assert await idle.heard() is None
+        assert idle.socket.close_code == 1008
+        await kept.send(1, event("a"))
+        assert (await kept.answer())["seq"] == 1
+
+
+async def test_a_message_to_a_deleted_group_is_refused_and_ends_the_connection(server: Server) -> None:
+    async with connect_publisher(server) as socket:
+        await socket.send(1, event("a"))
+        assert (await socket.answer())["counts"]["new"] == 1
+        await delete_group(server)
+        await socket.send(2, event("b"))
+        told = await socket.heard()
+        while told is not None and "answers" in told:
+            assert [(each["seq"], each["error"]["code"]) for each in told["answers"]] == [(2, "not_found")]
+            told = await socket.heard()
+        assert told["error"]["code"] == "not_found"
+        assert await socket.heard() is None
+
+
+async def test_messages_are_checked_again_if_the_declaration_changes_while_they_are_under_way(server: Server) -> None:
+    """Their order stays, and what the new declaration allows is stored."""
+    async with connect_publisher(server) as socket:
+        await socket.send(0, event("0"))
+        await socket.answer()
+        await apply_group(server, most="8KiB")
+        large = event("2", payload={"k": "x" * 6000})
+        for seq, each in enumerate((event("1"), large, event("3")), start=1):
+            await socket.send(seq, each)
+        answers = [await socket.answer() for _ in range(3)]
+    assert [answer["seq"] for answer in answers] == [1, 2, 3]
+    assert [answer["counts"]["new"] for answer in answers] == [1, 1, 1]
+    assert await stored_subjects(server) == ["0", "1", "2", "3"]
+
+
+async def test_a_stopping_node_answers_what_it_has_read_and_says_why_it_closes(migrated_sqlite_url: str) -> None:
+    async with ClientSession() as session, AsyncExitStack() as clients:
+        async with serving(migrated_sqlite_url) as server:
+            await apply_group(server)
+            client = Client(session, server.url)
+            busy = await clients.enter_async_context(connect_publisher(client))
+            idle = await clients.enter_async_context(connect_publisher(client))
+            for seq in range(20):
+                await busy.send(seq, event(f"{seq}"))
+            ends = [asyncio.ensure_future(drain(each)) for each in (busy, idle)]
+            await until(lambda: server.log.wakeups.head > 0, "the first to be stored")
+        (answered, error), (nothing, reason) = await asyncio.gather(*ends)
+    assert [each["seq"] for each in answered] == [*range(len(answered))]
+    assert nothing == []
+    assert error["code"] == reason["code"] == "unavailable"
+    assert busy.socket.close_code == idle.socket.close_code == 1001
+    async with serving(migrated_sqlite_url) as server:
+        assert await stored_subjects(server) == [f"{seq}" for seq in range(len(answered))]
+
+
+async def drain(socket: PublishSocket) -> tuple[list[Any], Any]:
+    """Return all answers until the end of a connection, and the error before it."""
+    answers: list[Any] = []
+    error = None
+    while (told := await socket.heard()) is not None:
+        answers += told.get("answers", ())
+        error = told.get("error", error)
+    return answers, error
+
+
+async def test_a_client_that_reads_no_answers_is_not_read_any_further(
+    server: Server, opened: list[PublishConnection]
+) -> None:
+    async with connect_publisher(server) as socket:
+        transport: Any = socket.socket._writer.transport
+        transport.pause_reading()
+        taken = event("a", id="taken")
+        sent = 0
+
+        async def send_for_ever() -> None:
+            nonlocal sent
+            while True:
+                await socket.send(sent, *[taken] * 200)
+                sent += 1
+
+        sending = asyncio.ensure_future(send_for_ever())
+        await until(lambda: opened[0]._stream.full, "the node to wait for its client")
+        sending.cancel()
+        transport.resume_reading()
+        seen = [await socket.answer() for _ in range(10)]
+        assert [each["seq"] for each in seen] == [*range(10)]
+
+
+async def test_large_messages_use_the_memory_for_bodies_until_they_are_answered(start_server: StartServer) -> None:
+    server = await start_server(keys="full,other:write")
+    bodies = server.v0.serving.concurrency.bodies
+    bodies.most = 2 * MIB
+    many = [event(f"{n}", payload={"k": "x" * 3500}) for n in range(300)]
+    async with connect_publisher(server.with_key("full")) as socket:
+        await socket.send(1, *many)
+        assert (await socket.answer())["counts"]["new"] == 300
+        assert bodies.held == 0
+        bodies.most = MIB // 2
+        await socket.send(2, *many)
+        assert (await socket.heard())["error"]["code"] == "too_large"
+        assert await socket.heard() is None
+        assert socket.socket.close_code == 1013
+    await until(lambda: not server.v0.serving.concurrency.streams.taken, "the place to be free")
+
+
+async def test_a_message_that_does_not_end_in_time_ends_its_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "BODY_SECONDS", 0.2)
+    async with connect_publisher(server) as socket:
+        transport: Any = socket.socket._writer.transport
+        transport.write(bytes([0x82, 0xFF]) + (20).to_bytes(8, "big") + bytes(4) + b" " * 10)
+        assert (await socket.heard())["error"]["code"] == "slow_body"
+        assert await socket.heard() is None
+
+
+async def test_connections_count_among_the_streams_of_their_key(start_server: StartServer) -> None:
+    server = await start_server(max_sse_connections_per_key=1)
+    async with connect_publisher(server):
+        with pytest.raises(WSServerHandshakeError) as refused:
+            async with connect_publisher(server):
+                pass
+        assert refused.value.status == 429
+    await until(lambda: not server.v0.serving.concurrency.streams.taken, "the place to be free")
+    async with connect_publisher(server):
+        pass
+
+
+async def test_a_silent_client_gets_pings(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(publish_connection, "SILENT_SECONDS", 0.0)
+    async with connect_publisher(server, autoping=False) as socket:
+        assert (await socket.socket.receive(10)).type == 9
+
+
+async def test_events_are_counted_by_their_result(server: Server) -> None:
+    async with connect_publisher(server) as socket:
+        await socket.send(1, event("a", id="1"), event("b"))
+        await socket.send(2, event("a", id="1"))
+        await socket.send(3, {"type": ""})
+        for _ in range(3):
+            await socket.answer()
+        text = server.v0.serving.metrics.render().decode()
+    counted = {
+        line.partition('result="')[2].partition('"')[0]: float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith("routerd_eventd_published_events_total{")
+    }
+    assert counted == {"new": 2, "duplicate": 1, "refused": 1}
+    assert "routerd_eventd_publish_connections 1.0" in text
