@@ -20,12 +20,16 @@ from eventd.runtime.supervisor import Supervisor
 
 @dataclass(slots=True)
 class EmitRun:
-    """One run: `window` concurrent emitters, each of which waits until its event is stored before it emits the next."""
+    """One run: `window` concurrent emitters, each of which waits until its event is stored before it emits the next.
+
+    Over a `websocket`, or in requests.
+    """
 
     client: NodeClient
     target: GroupTarget
     wanted: BenchPlan
     window: int
+    websocket: bool = True
     ledger: Ledger = field(default_factory=Ledger)
     _latencies: list[float] = field(default_factory=list)
 
@@ -36,7 +40,10 @@ class EmitRun:
         """
         client = Client(str(self.client.address), self.client.key, tls=self.client.tls)
         supervisor = Supervisor(SystemClock())
-        async with client, client.publisher(self.target.group, window=self.window) as publisher:
+        async with (
+            client,
+            client.publisher(self.target.group, window=self.window, websocket=self.websocket) as publisher,
+        ):
             cpu, begun = cpu_now(), now()
             deadline = begun + self.wanted.seconds
             rows = [self._row(line, deadline) for line in range(self.window)]

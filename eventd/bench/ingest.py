@@ -24,9 +24,11 @@ class Ingest:
     name = "ingest"
     nodes = 1
 
-    def __init__(self, to: str = "group", *, window: int = 0) -> None:
+    def __init__(self, to: str = "group", *, window: int = 0, websocket: bool = True) -> None:
+        """`websocket`: with a window, the client sends over one, and not in requests."""
         self._to = to
         self._window = window
+        self._websocket = websocket
         self._pouring: LoadRun | EmitRun
 
     def settings(self, site: Site) -> dict[str, object]:
@@ -46,7 +48,7 @@ class Ingest:
         time = SystemClock().now()
         target = GroupTarget(site.name, node.name, site.run, wanted.size, time, named=not self._window)
         if self._window:
-            self._pouring = EmitRun(node.client, target, wanted, self._window)
+            self._pouring = EmitRun(node.client, target, wanted, self._window, self._websocket)
         else:
             self._pouring = pouring(node.client, target, wanted)
 

@@ -78,12 +78,13 @@ class Client:
         )
         return Watch(self._connection, topics, options)
 
-    def publisher(self, group: str, *, window: int = 256, requests: int = 2) -> Publisher:
+    def publisher(self, group: str, *, window: int = 256, requests: int = 2, websocket: bool = True) -> Publisher:
         """Return a `Publisher` of events to a group; use it as a context manager.
 
-        Up to `window` events wait to be stored at a time, and up to `requests` requests are under way.
+        Up to `window` events wait to be stored at a time. They go over a WebSocket, or in up to `requests` requests at
+        a time: without `websocket`, or if the node or a proxy takes none.
         """
-        return Publisher(self._connection, group, window=window, requests=requests)
+        return Publisher(self._connection, group, window=window, requests=requests, websocket=websocket)
 
     async def reach(self) -> None:
         """Check with one request, without retries, that the node answers. Raises `Unavailable` or its refusal."""

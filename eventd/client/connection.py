@@ -19,8 +19,9 @@ import msgspec
 from eventd.client.refusals.answers import restore
 from eventd.client.refusals.kinds import OTHER_SERVER, Lost, WrongTls
 from eventd.client.transport import CONNECT_SECONDS, MOST_BYTES, Transport
-from eventd.errors import EventdError, Invalid, Unavailable
+from eventd.errors import EventdError, Invalid, NotFound, Unavailable
 from eventd.net.address import Address
+from eventd.net.web_socket import UpgradeRefused, WebSocket
 from eventd.runtime.chance import SYSTEM, Chance
 from eventd.runtime.clock import SystemClock
 from eventd.tls.contexts import ClientTls
@@ -100,6 +101,10 @@ def path_of(family: str, *parts: str) -> str:
         raise Invalid(f"a name in the path /v0/{family}/… of a request is empty", hint="give a name")
     with only_text():
         return "/".join(("/v0", family, *(quote(part, safe="") for part in parts)))
+
+
+class SocketNotOffered(EventdError):
+    """The server answered the request for a WebSocket, and offers none there."""
 
 
 class Connection:
@@ -192,6 +197,25 @@ class Connection:
         answer = await self._transport.ask(method, path, content, seconds, headers)
         require_success(answer.status, answer.headers.get("retry-after", ""), answer.body)
         return answer.body
+
+    async def open_socket(self, path: str) -> WebSocket:
+        """Open a WebSocket, without retries.
+
+        Raises `SocketNotOffered` if the node, or a proxy before it, offers none there, the `EventdError` of a refusal,
+        and `Lost`.
+        """
+        try:
+            return await self._transport.open_socket(path, self.chance.token)
+        except UpgradeRefused as refused:
+            answer = refused.answer
+        error = restore(answer.status, answer.body)
+        if answer.status in (401, 403, 502, 503, 504) or (isinstance(error, NotFound) and error.code == NotFound.code):
+            require_success(answer.status, answer.headers.get("retry-after", ""), answer.body)
+        raise SocketNotOffered(f"{self.address} answers a request for a WebSocket with status {answer.status}")
+
+    def lost(self, words: str) -> EventdError:
+        """Return the error for a connection that has ended; `words` say why."""
+        return self._transport.lost(words)
 
     def decode(self, content: bytes, answer: type[T]) -> T:
         """Decode a body or an event from the node. Raises `EventdError` if it has another form than `answer`."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 from urllib.parse import quote
 
 from eventd.client.refusals.kinds import Lost, WrongTls
@@ -15,11 +17,13 @@ from eventd.errors import Invalid
 from eventd.net.address import Address
 from eventd.net.connecting import connect
 from eventd.net.exchange import Answer, AnswerTooLarge, Exchange, NoAnswer, Pool
+from eventd.net.web_socket import WebSocket
 from eventd.runtime.clock import SystemClock
 from eventd.tls.contexts import ClientTls
 from eventd.tls.files import SYSTEM_CAS
 from eventd.tls.reasons import HandshakeFailed, Reason, describe, failure_at_client
 
+P = TypeVar("P", bound=asyncio.BaseProtocol)
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 1 << 30
 """Maximum bytes of an answer."""
@@ -87,13 +91,29 @@ class Transport:
         except (NoAnswer, OSError, UnicodeError) as error:
             raise self.lost(_words(error)) from None
 
+    async def open_socket(self, path: str, token: Callable[[int], bytes]) -> WebSocket:
+        """Open a WebSocket; `token` returns random bytes. Raises `Lost`, and `UpgradeRefused` with another answer."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                socket = await self._open(partial(WebSocket, token))
+                await socket.open(f"GET {self._prefix}{path} HTTP/1.1\r\n{self._lines}")
+                return socket
+        except TimeoutError:
+            raise self.lost(f"no answer within {CONNECT_SECONDS:g} s") from None
+        except (ssl.SSLError, HandshakeFailed) as error:
+            raise self.failed(error) from None
+        except (NoAnswer, AnswerTooLarge, OSError, UnicodeError) as error:
+            raise self.lost(_words(error)) from None
+
     async def _connect(self) -> Exchange:
         async with asyncio.timeout(CONNECT_SECONDS):
-            if not self._socket:
-                return await connect(Exchange, self._address.host, self._address.port, self.tls)
-            loop = asyncio.get_running_loop()
-            _, exchange = await loop.create_unix_connection(Exchange, str(self._socket))
-            return exchange
+            return await self._open(Exchange)
+
+    async def _open(self, make: Callable[[], P]) -> P:
+        if not self._socket:
+            return await connect(make, self._address.host, self._address.port, self.tls)
+        _, made = await asyncio.get_running_loop().create_unix_connection(make, str(self._socket))
+        return made
 
     def failed(self, error: Exception) -> Lost:
         """Return the error for a failed TLS handshake: `WrongTls` if another attempt would fail as well."""

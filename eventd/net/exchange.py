@@ -51,7 +51,7 @@ class Answer(NamedTuple):
     address: str = ""
 
 
-class _Reading:
+class AnswerReader:
     """Parses one answer with a body of at most `most` bytes. The parser calls the methods `on_…`.
 
     `cut`: a larger answer is complete after `most` bytes of its body, or of all that follows the head; the rest is
@@ -179,7 +179,7 @@ class Exchange(asyncio.Protocol):
     """
 
     def __init__(self) -> None:
-        self._reading: _Reading | None = None
+        self._reading: AnswerReader | None = None
         self._asked: asyncio.Future[Answer] | None = None
         self._lost: Exception | None = None
         self.is_free = False
@@ -200,7 +200,7 @@ class Exchange(asyncio.Protocol):
         if self._lost is not None:  # it ended before the first request, perhaps with an alert
             raise self._lost
         self.is_free = False
-        self._reading = _Reading(most, self.address, cut=cut)
+        self._reading = AnswerReader(most, self.address, cut=cut)
         self._asked = asyncio.get_running_loop().create_future()
         self._transport.writelines([head, body])
         try:

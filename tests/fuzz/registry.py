@@ -20,7 +20,10 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "streams": (
         *("stream-frames", "stream-messages", "stream-layouts", "stream-payloads", "stream-tokens", "key-sets"),
     ),
-    "bodies": ("event-streams", "websocket-frames", "write-bodies", "drain-bodies", "refusals"),
+    "bodies": (
+        *("event-streams", "websocket-frames", "write-bodies", "drain-bodies", "refusals"),
+        *("publish-messages", "server-frames"),
+    ),
     "plugins": ("plugin-answers", "plugin-frames"),
     "secrets": ("settings-files", "keys", "basic-users", "webhooks"),
     "surfaces": ("emitted-events", "routemaster-bodies", "routemaster-urls", "databases"),

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
+_OWN = ("Host", "Content-Length", "Accept", "Connection", "Upgrade")
+"""Headers that the proxy does not pass on: it takes no WebSockets."""
 LOST = "lost"
 UNANSWERED = "unanswered"
 CUT = "cut"
@@ -55,9 +57,7 @@ class FlakyProxy:
             headers = {"Retry-After": fault.retry_after} if fault.retry_after else {}
             body = '{"error": {"code": "throttled", "message": "come back later"}}'
             return web.Response(status=fault.what, headers=headers, text=body, content_type="application/json")
-        headers = {
-            name: value for name, value in request.headers.items() if name not in ("Host", "Content-Length", "Accept")
-        }
+        headers = {name: value for name, value in request.headers.items() if name not in _OWN}
         headers["Accept"] = request.headers.get("Accept", "*/*")
         async with session.request(
             request.method, self.target + request.path_qs, data=await request.read() or None, headers=headers

@@ -46,6 +46,10 @@ def ingest(
             " --in-flight. 0: batches.",
         ),
     ] = 0,
+    requests: Annotated[
+        bool,
+        typer.Option("--requests", help="With --window: send in requests, not over a WebSocket."),
+    ] = False,
     durability: DurabilityOption = "full",
 ) -> Measurement:
     """Measure how many events per second a node accepts over its API, and the latency of a request."""
@@ -53,9 +57,11 @@ def ingest(
 
     if window and to == "topic":
         raise typer.BadParameter("--window emits events to a group: leave out --to topic")
+    if requests and not window:
+        raise typer.BadParameter("--requests chooses how the client sends: it needs --window COUNT")
     if to == "group" and durability != "full":
         raise typer.BadParameter("events of a group are always flushed: --durability normal needs --to topic")
-    return Measurement(Ingest(to, window=window), {"durability": durability})
+    return Measurement(Ingest(to, window=window, websocket=not requests), {"durability": durability})
 
 
 @measurement(*REMOTE, "database", load=Load(events=200_000, batch=256, in_flight=4, peer=True))

@@ -12,36 +12,27 @@ from eventd.client import Client, Lost, NewEvent
 from eventd.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 from tests.integration.client.conftest import Pauses
 from tests.support.flaky_proxy import LOST, UNANSWERED, Fault, FlakyProxy
+from tests.support.publishing import apply_group, stored_subjects
 from tests.support.v0 import Server
-
-GROUP = """
-apiVersion: federation.routerd.net/v1alpha1
-kind: EventGroup
-metadata: {name: lab}
-spec: {nodeName: a, auth: {secretFile: /nowhere/secret}, limits: {maxEventBytes: 4KiB}}
-"""
 
 
 @pytest.fixture(autouse=True)
 async def group(server: Server) -> None:
-    apply = {"sources": [{"name": "lab", "text": GROUP}]}
-    async with server.session.post(f"{server.url}/api/v1/resources/apply", json=apply) as answer:
-        assert answer.status == 200, await answer.text()
+    await apply_group(server)
 
 
-async def stored(server: Server) -> list[str]:
-    """The subjects of all events of the group, in its order."""
-    async with server.session.get(f"{server.url}/api/v1/groups/lab/events?limit=1000") as answer:
-        return [event["subject"] for event in (await answer.json())["events"]]
+stored = stored_subjects
+WAYS = pytest.mark.parametrize("websocket", [True, False], ids=["websocket", "requests"])
 
 
 def facts(count: int) -> list[NewEvent]:
     return [NewEvent("t", subject=f"{number:04}") for number in range(count)]
 
 
-async def test_what_is_emitted_together_is_stored_each_once(client: Client, server: Server) -> None:
+@WAYS
+async def test_what_is_emitted_together_is_stored_each_once(client: Client, server: Server, websocket: bool) -> None:
     events = facts(700)
-    async with client.publisher("lab", window=64) as publisher:
+    async with client.publisher("lab", window=64, websocket=websocket) as publisher:
         assert await asyncio.gather(*map(publisher.emit, events)) == ["new"] * 700
     assert sorted(await stored(server)) == [event.subject for event in events]
     assert len({event.id for event in events}) == 700
@@ -76,7 +67,8 @@ async def test_the_same_event_again_is_a_duplicate(client: Client, server: Serve
     assert await stored(server) == ["s"]
 
 
-async def test_each_event_is_refused_by_itself(client: Client, server: Server) -> None:
+@WAYS
+async def test_each_event_is_refused_by_itself(client: Client, server: Server, websocket: bool) -> None:
     await_none = NewEvent("", "no type"), NewEvent("t", "large", {"k": "x" * 5000}), NewEvent("t", "\ud800")
     wrong = NewEvent("t", "wrong", {"k": 7})  # type: ignore[dict-item]
     unwritable = NewEvent("t", "unwritable", {"k": {1, 2}})  # type: ignore[dict-item]
@@ -88,8 +80,8 @@ async def test_each_event_is_refused_by_itself(client: Client, server: Server) -
         unwritable,
         NewEvent("t", "c"),
     ]
-    async with client.publisher("lab", requests=1) as publisher:
-        fates = await publisher.emit_all(events)
+    async with client.publisher("lab", requests=1, websocket=websocket) as publisher:
+        fates = [await publisher.emit(events[0]), *await publisher.emit_all(events[1:])]
     told = [fate if isinstance(fate, str) else (type(fate), fate.message) for fate in fates]
     assert told[0] == told[7] == "new"
     assert told[1] == (Invalid, "federation event type is required")
@@ -103,24 +95,31 @@ async def test_each_event_is_refused_by_itself(client: Client, server: Server) -
     assert await stored(server) == ["a", "c"]
 
 
-async def test_an_event_that_is_too_large_by_itself_is_so_for_its_emitter_alone(client: Client) -> None:
-    async with client.publisher("lab") as publisher:
+@WAYS
+async def test_an_event_that_is_too_large_by_itself_is_so_for_its_emitter_alone(
+    client: Client, websocket: bool
+) -> None:
+    async with client.publisher("lab", websocket=websocket) as publisher:
         with pytest.raises(TooLarge, match="over the limit of 4096"):
             await publisher.emit(NewEvent("t", payload={"k": "x" * 5000}))
         with pytest.raises(Conflict):
             await asyncio.gather(*map(publisher.emit, (NewEvent("t", "a", id="1"), NewEvent("t", "b", id="1"))))
 
 
-async def test_what_is_too_large_for_one_request_goes_in_several(client: Client, server: Server) -> None:
-    async with client.publisher("lab", window=4000, requests=1) as publisher:
+@WAYS
+async def test_what_is_too_large_for_one_request_goes_in_several(
+    client: Client, server: Server, websocket: bool
+) -> None:
+    async with client.publisher("lab", window=4000, requests=1, websocket=websocket) as publisher:
         events = [NewEvent("t", f"{number:04}", {"k": "x" * 3500 if number < 600 else ""}) for number in range(1200)]
         assert await publisher.emit_all(events) == ["new"] * 1200
     async with server.session.get(f"{server.url}/api/v1/status") as answer:
         assert (await answer.json())["groups"][0]["events"] == 1200
 
 
-async def test_a_group_that_is_not_there_is_told_to_each(client: Client) -> None:
-    async with client.publisher("lib") as publisher:
+@WAYS
+async def test_a_group_that_is_not_there_is_told_to_each(client: Client, websocket: bool) -> None:
+    async with client.publisher("lib", websocket=websocket) as publisher:
         fates = await publisher.emit_all(facts(3))
     assert [type(fate) for fate in fates] == [NotFound] * 3
     assert [str(fate) for fate in fates] == ["EventGroup lib is not declared (did you mean lab?)"] * 3
@@ -129,7 +128,7 @@ async def test_a_group_that_is_not_there_is_told_to_each(client: Client) -> None
 
 async def test_answers_that_get_lost_double_nothing(far: Client, network: FlakyProxy, server: Server) -> None:
     network.faults = [Fault("/events", what) for what in (LOST, UNANSWERED, 503, UNANSWERED)]
-    async with far.publisher("lab", window=50) as publisher:
+    async with far.publisher("lab", window=50, websocket=False) as publisher:
         fates = await publisher.emit_all(facts(300))
     assert set(fates) <= {"new", "duplicate"}
     assert sorted(await stored(server)) == [event.subject for event in facts(300)]
@@ -138,15 +137,16 @@ async def test_answers_that_get_lost_double_nothing(far: Client, network: FlakyP
 
 async def test_it_gives_up_when_the_node_does_not_come_back(far: Client, network: FlakyProxy, pauses: Pauses) -> None:
     network.faults = [Fault("/events")] * 5
-    async with far.publisher("lab", requests=1) as publisher:
+    async with far.publisher("lab", requests=1, websocket=False) as publisher:
         with pytest.raises(Lost):
             await publisher.emit(NewEvent("t"))
         assert len(pauses) == 4
         assert await publisher.emit(NewEvent("t")) == "new", "the next one is tried again"
 
 
-async def test_whoever_is_cancelled_holds_nobody_up(client: Client, server: Server) -> None:
-    async with client.publisher("lab", window=2) as publisher:
+@WAYS
+async def test_whoever_is_cancelled_holds_nobody_up(client: Client, server: Server, websocket: bool) -> None:
+    async with client.publisher("lab", window=2, websocket=websocket) as publisher:
         tasks = [asyncio.ensure_future(publisher.emit(event)) for event in facts(20)]
         await asyncio.sleep(0)
         for task in tasks[1::2]:
@@ -157,8 +157,9 @@ async def test_whoever_is_cancelled_holds_nobody_up(client: Client, server: Serv
     assert {event.subject for event in facts(20)[::2]} <= set(await stored(server))
 
 
-async def test_its_end_waits_for_what_is_on_its_way(client: Client, server: Server) -> None:
-    publisher = client.publisher("lab", window=7)
+@WAYS
+async def test_its_end_waits_for_what_is_on_its_way(client: Client, server: Server, websocket: bool) -> None:
+    publisher = client.publisher("lab", window=7, websocket=websocket)
     async with publisher:
         emitted = [asyncio.ensure_future(publisher.emit(event)) for event in facts(100)]
         await asyncio.sleep(0)
