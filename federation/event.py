@@ -73,6 +73,18 @@ def read_outlines(bodies: Sequence[str]) -> list[Outline]:
     return _OUTLINES.decode_lines("\n".join(bodies))
 
 
+class _Name(Struct, frozen=True, gc=False):
+    id: str
+
+
+_NAMES: Final = msgspec.json.Decoder(_Name)
+
+
+def read_ids(lines: bytes) -> list[str]:
+    """Return the ids of events in their canonical form, one in each line."""
+    return [event.id for event in _NAMES.decode_lines(lines)]
+
+
 def encode(event: Event) -> bytes:
     """Return the canonical bytes of a normalised event. Raises InvalidEvent for text that UTF-8 cannot encode."""
     try:
@@ -197,6 +209,11 @@ def _in_utc(time: datetime) -> datetime:
         raise InvalidEvent("federation event time is outside the years 1 to 9999") from None
 
 
+DIGEST_BYTES: Final = 16
+"""The size of the digest of an event's content."""
+_CONTENT_END: Final = b',"observedAt":"'
+
+
 def content_of(line: str) -> str:
     """Return a canonical event's text up to `observedAt`, which is not complete JSON. A refresh has the same."""
     # The last one: a payload may have a key of that name, but only expiresAt follows the event's own.
@@ -204,8 +221,14 @@ def content_of(line: str) -> str:
 
 
 def content_digest(line: str) -> bytes:
-    """Return the first 16 bytes of the SHA-256 of `content_of(line)`."""
-    return hashlib.sha256(content_of(line).encode()).digest()[:16]
+    """Return the first `DIGEST_BYTES` of the SHA-256 of `content_of(line)`."""
+    return hashlib.sha256(content_of(line).encode()).digest()[:DIGEST_BYTES]
+
+
+def content_digests(lines: Sequence[bytes]) -> bytes:
+    """Return the digests of the contents of many lines, one after the other, each of `DIGEST_BYTES`."""
+    sha256, end = hashlib.sha256, _CONTENT_END
+    return b"".join([sha256(line[: line.rindex(end)]).digest()[:DIGEST_BYTES] for line in lines])
 
 
 def micros(time: datetime) -> int:

@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Final
+
 from eventd.errors import NotFound
 from eventd.groups.lookup import find_group, read_group_topic
+from eventd.log.core.blocks import BLOCK_RECORDS
+from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
-from eventd.log.retention.evict import Eviction, EvictionLimits, evict
-from eventd.runtime.clock import Clock
-from eventd.store.engine.database import Connection, Database
+from eventd.log.core.pace import Pace
+from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, evict
+from eventd.store.engine.database import Connection
+
+KEEPS_UP: Final = 1.25
+"""Retention may rest only while it has removed so many times the events that the topic has got meanwhile: it must reach
+the limits also while clients write as much as the node can take."""
 
 
-async def apply_retention(database: Database, clock: Clock, group: str) -> Eviction:
+def eviction_pace(log: EventLog) -> Pace:
+    """Return the pace at which events are evicted. Steps below a block would cut it, and write the rest again."""
+    return Pace(log, size=CHUNK, least=BLOCK_RECORDS, most=2 * CHUNK)
+
+
+async def apply_retention(log: EventLog, group: str, pace: Pace) -> Eviction:
     """Evict the events that exceed the group's retention, in small transactions; return how many, and the floor.
 
     Events that retention keeps for a peer stay. Raises NotFound, unless the group was deleted after the first eviction.
     """
-    records = upto_seq = 0
+    records = upto_seq = grown = 0
+    begun: int | None = None
     while True:
         try:
-            step = await database.write(_evict_some, group, clock.now())
+            step = await pace.write_step(
+                partial(_evict_some, name=group, now=log.clock.now()),
+                is_behind=records < KEEPS_UP * grown,
+                least=CHUNK,
+            )
         except NotFound:
             if not records:
                 raise
             return Eviction(records, upto_seq, more=False)  # the group was deleted meanwhile
-        records, upto_seq = records + step.records, step.upto_seq
+        begun = step.head_seq if begun is None else begun
+        records, upto_seq, grown = records + step.records, step.upto_seq, step.head_seq - begun
         if not step.more:
             return Eviction(records, step.upto_seq, more=False)
 
 
-def _evict_some(conn: Connection, name: str, now: int) -> Eviction:
+def _evict_some(conn: Connection, chunk: int, *, name: str, now: int) -> Eviction:
     """Evict the next few events that exceed the group's retention, in the open transaction. Raises NotFound.
 
     Group, topic and retention are read in this transaction, because the group may have been applied again.
@@ -37,4 +57,5 @@ def _evict_some(conn: Connection, name: str, now: int) -> Eviction:
     keep, topic = find_group(conn, name).retention, read_group_topic(conn, name)
     if not topic.id:
         return Eviction(0, 0, more=False)
-    return evict(conn, topic.id, EvictionLimits(keep.max_events, keep.max_age, keep.keep_undelivered), now=now)
+    limits = EvictionLimits(keep.max_events, keep.max_age, keep.keep_undelivered)
+    return evict(conn, topic.id, limits, now=now, chunk=chunk)

@@ -7,25 +7,28 @@ Retention is applied to groups' topics (`eventd.log.retention.evict`), the sweep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from eventd.errors import NotFound
 from eventd.groups.lookup import read_group_topic
-from eventd.groups.retention import apply_retention
+from eventd.groups.retention import apply_retention, eviction_pace
 from eventd.ingress.batch import MOST_UNDECLARED
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.losses import join_oldest, read_crowded
+from eventd.log.core.pace import Pace
 from eventd.log.core.topic_row import read_topic
 from eventd.log.history.pruning import TileLimits, delete_dropped, delete_tiles, find_surplus
 from eventd.log.history.trees import delete_checkpoints, read_surplus_checkpoints
 from eventd.log.retention.evict import CHUNK, RowRetention, delete_old_rows, delete_selections, read_unused_selections
+from eventd.log.retention.prefix import STEP_RECORDS
 from eventd.log.routemaster.tokens import DeleteExpiredTokens, read_expired
-from eventd.log.topics.deleted_topics import PAGE, clear_deleted, read_cleared, remove_cleared
+from eventd.log.topics.deleted_topics import PAGE, STEP_ROWS, ClearStep, clear_deleted, read_cleared, remove_cleared
 from eventd.log.topics.limits import is_due, sweep
 from eventd.node.attempt import attempt
 from eventd.observe.metrics import Metrics
 from eventd.resources.group_configuration import GroupConfig, effective, topic_of
-from eventd.runtime.clock import SECOND
+from eventd.runtime.clock import SECOND, Moment
 from eventd.settings.model import Settings
 from eventd.settings.values import entries_of
 from eventd.store.engine.database import Connection
@@ -50,10 +53,8 @@ VERIFICATION_AGE = 90 * 24 * 3600 * SECOND
 """How long a verification, the comparison with a peer, is kept after it began, in microseconds."""
 PARTS = 500
 """Maximum number of parts (DynamicConfigParts) that are deleted in one step."""
-STEP_REST = 2
-"""The pause after one step of removing deleted topics, as a multiple of the step's duration."""
-MOST_REST = 1.0
-"""The longest pause after a step of removing deleted topics, in seconds."""
+LEAST_ROWS = 100
+"""Rows that a step deletes at least, however slow the disk is."""
 SWEEP_SECONDS = 1.0
 """Seconds between two sweeps of topics. Readers do not see expired records, but they still take up room."""
 
@@ -65,6 +66,10 @@ class Retention:
         self._log = log
         self._settings = settings
         self._metrics = metrics
+        self._evicting = eviction_pace(log)
+        self._deleting = Pace(log, size=CHUNK, least=LEAST_ROWS, most=2 * CHUNK)
+        self._clearing = Pace(log, size=STEP_ROWS, least=LEAST_ROWS, most=CHUNK)
+        self._sweeping = Pace(log, size=STEP_RECORDS, least=STEP_RECORDS, most=STEP_RECORDS)
 
     async def apply_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
         """Apply retention to all groups and tables, at the start and then at its interval, until cancelled."""
@@ -86,8 +91,8 @@ class Retention:
             receipts=max(day, ids),
         )
         clock = self._log.clock
-        while await self._log.database.write(delete_old_rows, limits, now=clock.now(), steady=clock.steady()):
-            pass  # a little at a time, so that appends come in between
+        while await self._deleting.write_step(partial(_delete_old_rows, limits=limits, at=Moment.of(clock))):
+            pass
         unused = await self._log.database.read(read_unused_selections, self._log.clock.now() - limits.batches)
         if unused:
             await self._log.database.write(delete_selections, unused)
@@ -138,15 +143,15 @@ class Retention:
         if group.retention.max_events is None and group.retention.max_age is None:
             return 0
         try:
-            return (await apply_retention(self._log.database, self._log.clock, group.name)).records
+            return (await apply_retention(self._log, group.name, self._evicting)).records
         except NotFound:  # deleted meanwhile
             return 0
 
     async def _delete_older(self, delete: Callable[..., int], age: int, portion: int) -> None:
-        """Delete rows that ended longer ago than `age` (microseconds), `portion` at a time; `delete` deletes them."""
+        """Delete rows that ended longer ago than `age` (µs), at most `portion` at a time; `delete` deletes them."""
         before = self._log.clock.now() - age
-        while await self._log.database.write(delete, before, portion):
-            pass  # a little at a time, so that appends come in between
+        while await self._deleting.write_step(lambda conn, size: delete(conn, before, min(size, portion))):
+            pass
 
     async def _delete_undeclared_links(self, group: GroupConfig) -> None:
         """Delete old and surplus marks of undeclared senders: a member with a key for any node can invent names.
@@ -170,28 +175,20 @@ class Retention:
 
     async def _remove_deleted(self) -> None:
         """Remove the data of all deleted topics. The row in `topics` itself is deleted one round later."""
-        database, clock, bare = self._log.database, self._log.clock, await self._read_bare()
+        bare = await self._read_bare()
         after: str | None = ""
         while after is not None:
-            begun = clock.monotonic()
-            cleared = await database.write(clear_deleted, after, now=clock.now())
+            cleared = await self._clearing.write_step(partial(_clear_deleted, after=after, now=self._log.clock.now()))
             after = None if cleared is None else cleared.upto
-            await self._rest_after(begun)
         for first in range(0, len(bare), PAGE):
-            begun = clock.monotonic()
-            await database.write(remove_cleared, bare[first : first + PAGE])
-            await self._rest_after(begun)
+            page = bare[first : first + PAGE]
+            await self._clearing.write_step(partial(_remove_cleared, bare=page))
 
     async def _read_bare(self) -> list[str]:
         bare: list[str] = []
         while page := await self._log.database.read(read_cleared, bare[-1] if bare else ""):
             bare += page
         return bare
-
-    async def _rest_after(self, begun: float) -> None:
-        """Pause twice as long as the step since `begun` took, up to 1 s: most writers then find the database free."""
-        spent = self._log.clock.monotonic() - begun
-        await self._log.clock.sleep(min(MOST_REST, STEP_REST * spent))
 
     async def sweep_for_ever(self) -> None:
         """Remove expired records, and records over a lowered limit, from topics of records, until cancelled."""
@@ -202,7 +199,23 @@ class Retention:
     async def _sweep(self) -> None:
         database, clock = self._log.database, self._log.clock
         while await database.read(is_due, clock.now()):
-            await database.write(sweep, clock.now())  # a little at a time, so that appends come in between
+            await self._sweeping.write_step(partial(_sweep, now=clock.now()))
+
+
+def _delete_old_rows(conn: Connection, chunk: int, *, limits: RowRetention, at: Moment) -> int:
+    return delete_old_rows(conn, limits, now=at.wall, steady=at.steady, chunk=chunk)
+
+
+def _clear_deleted(conn: Connection, chunk: int, *, after: str, now: int) -> ClearStep | None:
+    return clear_deleted(conn, after, now=now, chunk=chunk)
+
+
+def _remove_cleared(conn: Connection, _: int, *, bare: list[str]) -> None:
+    remove_cleared(conn, bare)
+
+
+def _sweep(conn: Connection, _: int, *, now: int) -> int:
+    return sweep(conn, now)
 
 
 def _read_declared(conn: Connection) -> list[GroupConfig]:

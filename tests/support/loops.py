@@ -17,6 +17,7 @@ from tests.support.source import Source
 SUSPENDING = (
     *("sleep", "_sleep", "asyncio.wait", "asyncio.to_thread"),
     *("database.read", "database.write", "_database.read", "_database.write", "submit", "database.read_for_delivery"),
+    "write_step",
 )
 """Suffixes of calls that always suspend: a thread, the writer, a timer, `asyncio.wait`."""
 OUTSIDE = ("audit", "bench", "cli", "client", "simulation", "testing")

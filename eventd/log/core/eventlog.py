@@ -153,6 +153,11 @@ class EventLog:
         """Return the number of units that wait to be written."""
         return self._appender.waiting
 
+    @property
+    def is_writing(self) -> bool:
+        """Return whether a unit is being written, or waits for it."""
+        return not self._appender.is_idle
+
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
         """Queue a unit for the writer; the future gets its result or error. Raises `Unavailable` after `close`.
 

@@ -88,6 +88,11 @@ class Writer:
         """Return the number of units that wait for their transaction."""
         return sum(map(len, self._waiting.values()))
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no unit is being written, or waits for it."""
+        return self._idle.is_set()
+
     async def close(self) -> None:
         """Refuse new units, and wait until all queued ones are written."""
         self._closed = True

@@ -8,14 +8,13 @@ signed checkpoint, where the group has a history. Readers behind an evicted pref
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eventd.log.core.blocks import BLOCK_RECORDS, Block, unpack
-from eventd.log.core.head import lock_head, read_head
+from eventd.log.core.head import lock_head
 from eventd.log.core.losses import CAP, TTL, Loss
-from eventd.log.core.scan import scan
+from eventd.log.core.scan import scan_seqs
 from eventd.log.core.topic_row import TopicRow, read_topic_by_id
 from eventd.log.cursors.dead_letters import delete_some_dead_letters
 from eventd.log.cursors.holding import read_held_position
@@ -23,16 +22,17 @@ from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
 from eventd.log.history.hints import delete_hints
 from eventd.log.history.refuted import delete_refuted
 from eventd.log.history.trees import Tree, find_open_tree
+from eventd.log.retention.gone_ids import GoneEvents, delete_gone, mark_gone
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch
-from federation.event import content_digest, expiry_micros, is_alive, read_outlines
+from federation.event import content_digests, expiry_micros, is_alive, read_ids, read_outlines
 
 CHUNK = 2 * BLOCK_RECORDS
-"""Records per transaction, so that an append never waits long for retention. The two take turns: one step must evict
-more than an append adds, or a log under constant writes would grow."""
-CHUNK_BYTES = 16 << 20
-"""Bytes of bodies per transaction: evicted events are read once more, for their digests."""
+"""Records of a step where clients write as much as the node can take: the two take turns, and one step must evict more
+than an append adds, or the log would grow."""
+CHUNK_BYTES = 4 << 20
+"""Bytes of bodies per transaction: evicted events are read once more, for their digests, and an append waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,15 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """How many events one step evicted, up to which seq, and whether the next step can evict `more`."""
+    """How many events one step evicted, up to which seq, and whether the next step can evict `more`.
+
+    `head_seq` is the seq of the newest event when it did.
+    """
 
     records: int
     upto_seq: int
     more: bool
+    head_seq: int = field(default=0, compare=False)
 
 
 def evict(
@@ -79,17 +83,17 @@ def evict(
     expired = _by_age(conn, topic_id, window, limits, now)
     target = min(window[1], max(_by_count(topic, limits), expired))
     if target <= topic.evicted_seq:
-        return Eviction(0, topic.evicted_seq, more=False)
+        return Eviction(0, topic.evicted_seq, more=False, head_seq=topic.head_seq)
     tree = None if topic_deleted else find_open_tree(conn, topic_id)
-    going = _next_prefix(conn, topic_id, target, limits, now, chunk, tree)
+    going = _next_prefix(conn, topic, target, limits, now, chunk, tree)
     if going is None:
-        return Eviction(0, topic.evicted_seq, more=False)
+        return Eviction(0, topic.evicted_seq, more=False, head_seq=topic.head_seq)
     upto = going.blocks[-1].last_seq
     noted = _delete_ids(conn, topic, going) if topic_deleted else _note_losses(conn, topic, going, now, expired)
     removed = remove_prefix(conn, topic, [*going.blocks[:-1], going.whole], upto, noted)
     delete_hints(conn, topic_id, removed.evicted_position)
     delete_refuted(conn, topic_id, removed.evicted_position)
-    return Eviction(upto - topic.evicted_seq, upto, more=target > upto and not going.held)
+    return Eviction(upto - topic.evicted_seq, upto, more=target > upto and not going.held, head_seq=topic.head_seq)
 
 
 Window = tuple[int, int]
@@ -126,7 +130,7 @@ class _Prefix(NamedTuple):
 
 
 def _next_prefix(
-    conn: Connection, topic_id: int, last: int, limits: EvictionLimits, now: int, chunk: int, tree: Tree | None
+    conn: Connection, topic: TopicRow, last: int, limits: EvictionLimits, now: int, chunk: int, tree: Tree | None
 ) -> _Prefix | None:
     """Return the oldest blocks for one step to remove, up to the seq `last` or a record that must be kept; None: none.
 
@@ -135,15 +139,17 @@ def _next_prefix(
     """
     # Only the cursors of peers and callbacks hold back eviction; every other reader is notified of its gap.
     oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
-    passed = fetch(conn, oldest_cursor_sql, (topic_id,))[0][0]
-    held = read_held_position(conn, topic_id, now)
+    passed = fetch(conn, oldest_cursor_sql, (topic.id,))[0][0]
+    held = read_held_position(conn, topic.id, now)
     going: list[Block] = []
     stored: list[Block] = []
     size, room, undelivered, is_held = 0, chunk, False, False
-    for block in scan(conn, topic_id, 0, read_head(conn).last):
+    for block in scan_seqs(conn, topic.id, topic.evicted_seq, min(last, topic.evicted_seq + chunk)):
         records = min(last, block.last_seq) - block.seq + 1
+        if going and (size + block.bytes > CHUNK_BYTES or records > room):
+            break
         part = block.within(0, block.position + min(records, chunk) - 1)
-        if part is None or (going and (size + part.bytes > CHUNK_BYTES or records > room)):
+        if part is None:
             break
         waiting = None if passed is None or undelivered else _first_undelivered(part, passed, now)
         kept = None if held is None else _first_alive(part.within(held, part.last), now)
@@ -190,17 +196,11 @@ def _first_alive(rest: Block | None, now: int) -> int | None:
     return next((record.position for record in unpack(rest) if is_alive(record.expires_at, now)), None)
 
 
-_DELETE_ID_OF_DELETED_TOPIC = "DELETE FROM event_ids WHERE topic_id = ? AND event_id = ? AND position = ?"
-"""Only for deleted topics: eviction from a topic in use keeps the id, with a digest of the event."""
-
-
 def _delete_ids(conn: Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
     """Delete the event ids of these blocks' records, for a deleted topic; return the notes, without losses."""
-    outlines = ((block, enumerate(read_outlines(block.bodies()), block.position)) for block in going.blocks)
-    removed = execute_many(
-        conn,
-        _DELETE_ID_OF_DELETED_TOPIC,
-        [(topic.id, outline.id, position) for _, numbered in outlines for position, outline in numbered],
+    removed = sum(
+        delete_gone(conn, topic.id, block.position, read_ids("\n".join(block.bodies()).encode()))
+        for block in going.blocks
     )
     return PrefixNotes(_records(going), ids=removed, undelivered=going.undelivered)
 
@@ -214,27 +214,24 @@ def _note_losses(conn: Connection, topic: TopicRow, going: _Prefix, now: int, ex
 
     `expired`: records up to this seq are removed because of their age.
     """
-    ids: list[tuple[object, ...]] = []
     lost: list[Loss] = []
+    removed = 0
     for block in going.blocks:
         bodies = block.bodies()
-        outlines = read_outlines(bodies)
-        expiries = [*map(expiry_micros, outlines)]
-        rows = zip(expiries, map(content_digest, bodies), outlines, count(block.position), strict=False)
-        ids += [(now, expires_at, digest, topic.id, one.id, position) for expires_at, digest, one, position in rows]
+        expiries = None if block.expires_first is None else [*map(expiry_micros, read_outlines(bodies))]
+        lines = "\n".join(bodies).encode()
+        gone = GoneEvents(block.position, read_ids(lines), content_digests(lines.split(b"\n")), expiries)
+        removed += mark_gone(conn, topic.id, gone, now)
         lost += _losses(block, expiries, now, expired)
-    removed = execute_many(
-        conn,
-        "UPDATE event_ids SET gone_at = ?, expires_at = ?, digest = ?"
-        " WHERE topic_id = ? AND event_id = ? AND position = ?",
-        ids,
-    )
     return PrefixNotes(_records(going), lost, removed, undelivered=going.undelivered)
 
 
-def _losses(block: Block, expiries: Sequence[int | None], now: int, expired: int) -> Iterator[Loss]:
-    """Yield the unexpired records of a block as losses; the reason is `ttl` up to the seq `expired`, then `cap`."""
-    if block.expires_first is None:
+def _losses(block: Block, expiries: Sequence[int | None] | None, now: int, expired: int) -> Iterator[Loss]:
+    """Yield the unexpired records of a block as losses; the reason is `ttl` up to the seq `expired`, then `cap`.
+
+    `expiries`: those of its records; None: none expires.
+    """
+    if expiries is None:
         last = block.last_seq
         if block.seq <= expired:
             yield Loss(block.seq, min(last, expired), TTL)

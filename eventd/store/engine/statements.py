@@ -128,6 +128,27 @@ _LISTED = {
 }
 
 
+def listed_in(conn: Connection, column: str) -> str:
+    """Return the condition that a column has one of the texts in a parameter, a JSON list of any length."""
+    if _is_sqlite(conn):
+        return f"{column} IN (SELECT value FROM json_each(?))"
+    return f"{column} = ANY(ARRAY(SELECT json_array_elements_text(?)))"  # as an array, so that an index is used
+
+
+def number_in(conn: Connection, offset: str, digits: int) -> str:
+    """Return an expression for the whole number of so many characters in a binary parameter, from the byte `offset`
+    on."""
+    place = f"CAST(1 + {offset} AS INTEGER), {digits}"
+    if _is_sqlite(conn):
+        return f"CAST(substr(?, {place}) AS INTEGER)"
+    return f"CAST(convert_from(substr(?::bytea, {place}), 'UTF8') AS BIGINT)"
+
+
+def compares_bytes(conn: Connection) -> bool:
+    """Return whether the database is known to order texts by their bytes. On Postgres the collation decides."""
+    return _is_sqlite(conn)
+
+
 @contextmanager
 def _telling_keys(table: str) -> Iterator[None]:
     """Raise `KeyTaken` if the block fails because a row with the same key exists."""

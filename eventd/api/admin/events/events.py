@@ -23,7 +23,7 @@ from eventd.api.framework.operations import Params, Services
 from eventd.api.framework.paging import MAX_PAGE_SIZE, PAGE_SIZE, After, Limit, PageStart, read_token, write_token
 from eventd.errors import Conflict, EventdError, Invalid
 from eventd.groups.lookup import find_group, read_group_topic
-from eventd.groups.retention import apply_retention
+from eventd.groups.retention import apply_retention, eviction_pace
 from eventd.log.core.head import read_head
 from eventd.log.core.id_conflicts import UNKNOWN
 from eventd.log.core.listing import EventQuery, list_latest
@@ -297,6 +297,6 @@ class Prune(Params):
 async def prune(services: Services, params: Prune) -> dict[str, Any]:
     group = await services.database.read(find_group, params.group)
     retention = group.retention
-    evicted = await apply_retention(services.database, services.clock, group.name)
+    evicted = await apply_retention(services.log, group.name, eviction_pace(services.log))
     bounded = retention.max_events is not None or retention.max_age is not None
     return {"group": group.name, "removed": evicted.records, "evictedSeq": evicted.upto_seq, "bounded": bounded}

@@ -279,15 +279,15 @@ async def test_events_that_were_evicted_before_the_group_was_deleted_are_counted
     first = retention._evict_some
     steps = iter([first])
 
-    def step(conn: Connection, name: str, now: int) -> Eviction:
+    def step(conn: Connection, chunk: int, *, name: str, now: int) -> Eviction:
         for evict in steps:
-            return replace(evict(conn, name, now), more=True)
+            return replace(evict(conn, chunk, name=name, now=now), more=True)
         raise NotFound("EventGroup 'g' is not declared")
 
     monkeypatch.setattr(retention, "_evict_some", step)
-    assert (await retention.apply_retention(log.database, clock, "g")).records == 2
+    assert (await retention.apply_retention(log, "g", retention.eviction_pace(log))).records == 2
     with pytest.raises(NotFound):
-        await retention.apply_retention(log.database, clock, "g")
+        await retention.apply_retention(log, "g", retention.eviction_pace(log))
 
 
 def _configs(conn: Connection) -> list[GroupConfig]:

@@ -1,0 +1,80 @@
+"""The retention of a group while clients write: it yields to them, and reaches the limits all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+import pytest
+
+from eventd.groups.retention import KEEPS_UP, apply_retention, eviction_pace
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.pace import Pace
+from eventd.log.core.topic_row import read_topic
+from eventd.log.retention.evict import CHUNK
+from eventd.runtime.clock import SystemClock
+from eventd.store.engine.database import Connection, Database
+from eventd.testing import ManualClock, draft
+from tests.support.group_ledger import GroupLedger
+
+T = TypeVar("T")
+
+
+class GrowingPace(Pace):
+    """After each step a client writes `growth` events. `behind`: what was said of each step."""
+
+    def __init__(self, log: EventLog, topic: int, growth: list[int]) -> None:
+        super().__init__(log, size=10, least=10, most=10)
+        self.behind: list[tuple[bool, int]] = []
+        self._topic = topic
+        self._growth = iter(growth)
+
+    async def write_step(self, step: Callable[[Connection, int], T], *, is_behind: bool = False, least: int = 0) -> T:
+        self.behind.append((is_behind, least))
+        done = await super().write_step(step)
+        if grown := next(self._growth, 0):
+            head = self._log.wakeups.head
+            await self._log.append(self._topic, [draft(f"later-{head}-{number}") for number in range(grown)])
+        return done
+
+
+async def test_retention_rests_only_while_it_removes_more_than_clients_write(log: EventLog, clock: ManualClock) -> None:
+    ledger = GroupLedger(log, clock)
+    await ledger.declare(spec="retention: {maxEvents: 1}")
+    await ledger.publish(*(draft(f"e{number}") for number in range(41)))
+    topic = (await log.database.read(read_topic, "group:g")).id
+    pace = GrowingPace(log, topic, [8, 24])
+    assert (await apply_retention(log, "g", pace)).records == 40 + 8 + 24
+    # Before each step: how many it has removed, and how many it has seen written since its first step.
+    known = [(0, 0), (10, 0), (20, 8), (30, 32), (40, 32), (50, 32), (60, 32), (70, 32)]
+    assert pace.behind == [(removed < KEEPS_UP * written, CHUNK) for removed, written in known]
+    assert [is_behind for is_behind, _ in pace.behind].count(True) == 1
+
+
+@pytest.fixture
+async def busy_log(database: Database) -> AsyncIterator[EventLog]:
+    """A log at the time of the machine."""
+    opened = await EventLog.open(database, SystemClock())
+    yield opened
+    await opened.close()
+
+
+async def test_a_topic_that_clients_fill_as_fast_as_they_can_still_reaches_its_limit(busy_log: EventLog) -> None:
+    log = busy_log
+    ledger = GroupLedger(log, ManualClock())
+    await ledger.declare(spec="retention: {maxEvents: 1000}")
+    topic = (await log.database.read(read_topic, "group:g")).id
+    await log.append(topic, [draft(f"e{number}") for number in range(6000)])
+
+    async def publish(client: int) -> None:
+        number = 0
+        while not retaining.done():
+            await log.append(topic, [draft(f"{client}-{number + each}") for each in range(200)])
+            number += 200
+
+    retaining = asyncio.create_task(apply_retention(log, "g", eviction_pace(log)))
+    await asyncio.gather(*(publish(client) for client in range(3)))
+    row = await log.database.read(read_topic, "group:g")
+    assert retaining.result().records >= 5000
+    assert row.next_seq - 1 - row.evicted_seq <= 1000 + 2 * CHUNK
