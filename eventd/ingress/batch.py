@@ -123,6 +123,11 @@ class StoreBatch:
     def weight(self) -> int:
         return len(self._batch.drafts)
 
+    @property
+    def is_brief(self) -> bool:
+        # Of an undeclared sender, the marks of many others may have to be removed.
+        return self._batch.drafts.are_few and self._batch.header.from_node in self._peers
+
     def admit(self, tx: Transaction) -> Drafts:
         batch = self._batch
         require_in_use(tx.conn, tx.head, self.topic_id)

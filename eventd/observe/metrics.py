@@ -162,6 +162,9 @@ class Metrics:
         self._pruned = self._counter("pruner_pruned_total", "Records removed by retention.", "group")
         self._commit = self._histogram("commit_duration_seconds", "Seconds of one transaction of the writer.", _SECONDS)
         self._grouped = self._histogram("commit_records", "Records of one transaction of the writer.", _COUNTS)
+        self._in_loop = self._counter(
+            "commits_in_loop_total", "Transactions of the writer that ran in the thread of the event loop."
+        )
         self._history_size = self._gauge("history_size", "Leaves of a group's tree that are in a checkpoint.", "group")
         self._history_lag = self._gauge(
             "history_seal_lag_seconds", "How long the first record of the last checkpoint had waited for it.", "group"
@@ -419,10 +422,12 @@ class Metrics:
         """Count a new finding about a history."""
         self._history_findings.labels(group, kind).inc()
 
-    def committed(self, seconds: float, records: int) -> None:
-        """Count a transaction of the node's writer, its seconds and records."""
+    def committed(self, seconds: float, records: int, in_loop: bool = False) -> None:
+        """Count a transaction of the node's writer, its seconds and records, and whether it ran in the loop."""
         self._commit.observe(seconds, exemplar())
         self._grouped.observe(records)
+        if in_loop:
+            self._in_loop.inc()
 
     def standing_by(self) -> None:
         """Set the gauge `standby`: another process serves the database and this one waits."""

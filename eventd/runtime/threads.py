@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, cast
+
+T = TypeVar("T")
 
 
 class ThreadFactory(Protocol):
@@ -18,3 +20,21 @@ class ThreadFactory(Protocol):
 
 THREADS: Final[ThreadFactory] = ThreadPoolExecutor
 """Creates pools of real threads: the default; code inside a node uses the factory of its node."""
+
+
+class RunHere(Protocol):
+    """Runs a job in the calling thread, and returns its result."""
+
+    def __call__(self, job: Callable[[], T], /) -> T: ...
+
+
+def stand_in(pool: Executor) -> RunHere:
+    """Return the function by which another thread does a job of an idle pool.
+
+    A simulated pool has its own, because there a job takes time, and is noted.
+    """
+    return cast(RunHere, getattr(pool, "run_here", _call))
+
+
+def _call(job: Callable[[], Any], /) -> Any:
+    return job()

@@ -171,7 +171,7 @@ class _Writer:
 
     longest = 0.0
 
-    def timed(self, seconds: float, _records: int) -> None:
+    def timed(self, seconds: float, _records: int, _in_loop: bool) -> None:
         self.longest = max(self.longest, seconds)
 
 

@@ -62,6 +62,7 @@ class _EffectAlone:
     cursor = None
     durable = True
     turn = Turn.BACKGROUND
+    is_brief = False
 
     def __init__(self, effect: RunEffect) -> None:
         self.topic_id = effect.topic_id

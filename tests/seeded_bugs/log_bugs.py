@@ -44,8 +44,8 @@ def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
             except _Undone:
                 return found[0]
 
-        answer = self._writer.submit(try_out)
-        self._writer.submit(self._write, fn, durable)
+        answer = self._submit(try_out)
+        self._submit(self._write, fn, durable)
         return answer
 
     patch.setattr(Database, "start_write", start_write)

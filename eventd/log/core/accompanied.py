@@ -41,6 +41,10 @@ class AccompaniedUnit(Generic[R]):
     def turn(self) -> Turn:
         return self._unit.turn
 
+    @property
+    def is_brief(self) -> bool:
+        return False  # what is attached may take long
+
     def admit(self, tx: Transaction) -> Drafts:
         self._attached.begin(tx.conn)
         return self._unit.admit(tx)

@@ -107,6 +107,14 @@ class Unit(Protocol[R_co]):
     @property
     def turn(self) -> Turn: ...
 
+    @property
+    def is_brief(self) -> bool:
+        """Return whether a client waits for it, and it writes a few rows, however much is stored.
+
+        If it is alone, it may be written in the thread of the loop.
+        """
+        ...
+
     def admit(self, tx: Transaction) -> Drafts: ...
 
     def finish(self, tx: Transaction, appended: AppendResult) -> R_co: ...
@@ -120,6 +128,7 @@ class ChangeUnit(ABC, Generic[R]):
     weight = 1
     durable = True
     turn = Turn.FRONT
+    is_brief = False
 
     _made: R
 

@@ -38,7 +38,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-def _untimed(_seconds: float, _records: int) -> None:
+def _untimed(_seconds: float, _records: int, _in_loop: bool) -> None:
     """Ignore the time of a transaction: the default of `timed`."""
 
 
@@ -55,7 +55,7 @@ class EventLog:
         clock: Clock,
         found: Recovery,
         acknowledged: HeadFile | None,
-        timed: Callable[[float, int], None] = _untimed,
+        timed: Callable[[float, int, bool], None] = _untimed,
     ) -> None:
         self.database = database
         self.clock = clock
@@ -80,11 +80,12 @@ class EventLog:
 
     @classmethod
     async def open(
-        cls, database: Database, clock: Clock, *, timed: Callable[[float, int], None] = _untimed
+        cls, database: Database, clock: Clock, *, timed: Callable[[float, int, bool], None] = _untimed
     ) -> EventLog:
         """Return the log of a database with a current schema; a new epoch begins if commits are, or may be, lost.
 
-        After each committed transaction, `timed` gets its seconds and the number of records it appended.
+        After each committed transaction, `timed` gets its seconds, the number of records it appended, and whether it
+        ran in the thread of the loop.
         """
         acknowledged, mark = _open_head_file(database)
         found = await database.write(recover, mark)

@@ -54,6 +54,10 @@ class Publish:
     def weight(self) -> int:
         return len(self._drafts)
 
+    @property
+    def is_brief(self) -> bool:
+        return self._check is None and self._drafts.are_few
+
     def admit(self, tx: Transaction) -> Drafts:
         if self._declared not in (None, tx.head.registry_version):
             raise StaleDeclaration("the declared resources have changed meanwhile")
@@ -114,6 +118,7 @@ class Settle:
 
     durable = True
     turn = Turn.FRONT
+    is_brief = False  # no client waits for it, and the next event may be about to arrive
 
     def __init__(self, step: Step, effect: Effect | None = None) -> None:
         self._step = step
@@ -148,6 +153,7 @@ class Postpone:
     weight = 1
     durable = True
     turn = Turn.FRONT
+    is_brief = False
 
     def __init__(self, failure: Postponement) -> None:
         self._failure = failure

@@ -13,6 +13,9 @@ from federation.lines import Bodies, size_of
 
 NEVER: Final = 2**62
 """Later than any time, in microseconds."""
+FEW_RECORDS: Final = 8
+FEW_BYTES: Final = 16 * 1024
+"""Maximum number of drafts, and of bytes of their bodies, that are few."""
 
 
 class Draft(NamedTuple):
@@ -77,6 +80,11 @@ class Drafts:
 
     def __len__(self) -> int:
         return len(self.bodies)
+
+    @property
+    def are_few(self) -> bool:
+        """Return whether to store them takes hardly longer than to store a single one."""
+        return len(self.bodies) <= FEW_RECORDS and self.bytes <= FEW_BYTES
 
     def of_one_kind(self) -> Iterator[Drafts]:
         """Yield the drafts in runs, usually one, in each of which all paths are empty, or none is."""

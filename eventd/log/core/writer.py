@@ -2,7 +2,7 @@
 
 A caller submits a unit and awaits its result. Units of one kind that arrive while a transaction runs form the next one,
 so a single unit never waits and a thousand share one flush. There is no task: the end of one transaction on the writer
-thread starts the next.
+thread starts the next. A short unit that is alone is written in the thread of the loop, as long as the disk is fast.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from eventd.errors import Unavailable
 from eventd.log.core.commit import GROUP_RECORDS, CommitResult, TransactionTimes, Turn, Unit, UnmarkedLoss, commit
 from eventd.log.core.head import touch_head
+from eventd.log.core.loop_budget import LoopBudget
 from eventd.log.core.values import AppendResult
 from eventd.log.core.writer_stats import WriterStats
 from eventd.runtime.clock import Clock, Moment
@@ -42,8 +43,9 @@ Group = deque[QueuedUnit]
 class Writer:
     """Group commit for one database.
 
-    `committed` is called after every commit that appended records, `timed(seconds, records)` after every commit, but
-    neither after a transaction that failed as a whole. `seen` returns the last position known to be assigned.
+    `committed` is called after every commit that appended records, `timed(seconds, records, in_loop)` after every
+    commit, but neither after a transaction that failed as a whole. `in_loop`: it ran in the thread of the loop. `seen`
+    returns the last position known to be assigned.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Writer:
         database: Database,
         clock: Clock,
         committed: Callable[[CommitResult], None],
-        timed: Callable[[float, int], None],
+        timed: Callable[[float, int, bool], None],
         seen: Callable[[], int],
     ) -> None:
         self._database = database
@@ -59,6 +61,7 @@ class Writer:
         self._committed = committed
         self._timed = timed
         self._seen = seen
+        self._budget = LoopBudget(clock.monotonic)
         self.work = WriterStats()
         self._waiting: dict[Turn, Group] = {turn: deque() for turn in Turn}
         self._turns = deque(Turn)
@@ -118,13 +121,16 @@ class Writer:
         # A kill, or the commit of another process, could come between the mark "unsynced" of the head and its flush.
         durable = any(unit.durable for unit in units) or not self._marked
         at, spent, seen = Moment.of(self._clock), TransactionTimes(), self._seen()
-        begun = self._clock.monotonic()
+        run = _GroupWrite(group, self._clock.monotonic(), spent, durable)
 
         def work(conn: Connection) -> CommitResult:
             done = commit(conn, units, at, spent, durable=durable, seen=seen)
-            spent.append = self._clock.monotonic() - begun
+            spent.append = self._clock.monotonic() - run.begun
             return done
 
+        if self._is_lone(units) and (done := self._write_in_loop(run, work)) is not None:
+            self._done(run, done)
+            return
         try:
             running = self._database.start_write(work, durable=durable)
         except RuntimeError:  # the database was closed: these units will never be written
@@ -134,74 +140,72 @@ class Writer:
                 waiting.clear()
             self._idle.set()
             return
-        _when_done(running, lambda done: self._done(group, done, begun, spent, durable))
+        _when_done(running, lambda done: self._done(run, done))
 
-    def _done(
-        self,
-        group: list[QueuedUnit],
-        done: Future[CommitResult],
-        begun: float,
-        spent: TransactionTimes,
-        durable: bool,
-    ) -> None:
+    def _is_lone(self, units: Sequence[Unit[Any]]) -> bool:
+        """Return whether these units may be written in the loop: a brief one alone, and the disk was fast lately."""
+        alone = len(units) == 1 and units[0].is_brief and not self.waiting
+        return alone and self._budget.is_open and self._database.may_write_here
+
+    def _write_in_loop(
+        self, run: _GroupWrite, work: Callable[[Connection], CommitResult]
+    ) -> Future[CommitResult] | None:
+        """Write in this thread, and return the completed future; None if another process has locked the database."""
+        done = self._database.write_here(work, durable=run.durable)
+        self._budget.note_loop(self._clock.monotonic() - run.begun)
+        if done is None:
+            self._budget.distrust()
+        run.in_loop = done is not None
+        return done
+
+    def _done(self, run: _GroupWrite, done: Future[CommitResult]) -> None:
         error = done.exception()
         if error is None:
             committed = done.result()
-            self._marked = committed.is_marked if durable else self._marked and committed.is_marked
-            if committed.must_flush and not durable:
+            self._marked = committed.is_marked if run.durable else self._marked and committed.is_marked
+            if committed.must_flush and not run.durable:
                 flushing = self._database.start_write(touch_head)
-                _when_done(flushing, lambda flushed: self._flushed(group, committed, flushed, begun, spent))
+                _when_done(flushing, lambda flushed: self._flushed(run, committed, flushed))
                 return
             self._start()  # the next transaction need not wait until the results are delivered
-            self._deliver_results(group, committed, begun, spent, flushed=durable)
+            self._deliver_results(run, committed, flushed=run.durable)
             return
         if isinstance(error, UnmarkedLoss):  # another process has stopped, and said that nothing can be lost
             self._marked = False
-            self._write(group)
+            self._write(run.group)
             return
+        self._budget.distrust()
         self.work.trouble = str(error) or type(error).__name__
-        for _, future, _ in group:
+        for _, future, _ in run.group:
             _resolve(future, error)
         self._start()
 
-    def _flushed(
-        self,
-        group: Sequence[QueuedUnit],
-        committed: CommitResult,
-        flushed: Future[None],
-        begun: float,
-        spent: TransactionTimes,
-    ) -> None:
+    def _flushed(self, run: _GroupWrite, committed: CommitResult, flushed: Future[None]) -> None:
         """Deliver the results of a transaction after its flush.
 
         After a failed flush the commit may be lost, and every caller gets the error.
         """
         error = flushed.exception()
         if error is not None:
-            committed.results = [error] * len(group)
+            committed.results = [error] * len(run.group)
         self._start()
-        self._deliver_results(group, committed, begun, spent, flushed=error is None)
+        self._deliver_results(run, committed, flushed=error is None)
 
-    def _deliver_results(
-        self,
-        group: Sequence[QueuedUnit],
-        committed: CommitResult,
-        begun: float,
-        spent: TransactionTimes,
-        *,
-        flushed: bool,
-    ) -> None:
-        seconds = self._clock.monotonic() - begun
-        spent.flush = seconds - spent.append
-        self.work.done([(block.records, block.bytes) for block in committed.blocks], spent.flush if flushed else None)
-        span = self._trace(group, committed, seconds) if tracing.on else None
+    def _deliver_results(self, run: _GroupWrite, committed: CommitResult, *, flushed: bool) -> None:
+        seconds = self._clock.monotonic() - run.begun
+        run.spent.flush = seconds - run.spent.append
+        if flushed and not run.in_loop:
+            self._budget.note_flush(run.spent.flush)
+        sizes = [(block.records, block.bytes) for block in committed.blocks]
+        self.work.done(sizes, run.spent.flush if flushed else None)
+        span = self._trace(run.group, committed, seconds) if tracing.on else None
         try:
             with tracing.within(span):
-                self._timed(seconds, committed.last - committed.head.last)
+                self._timed(seconds, committed.last - committed.head.last, run.in_loop)
             if committed.blocks:
                 self._committed(committed)
         finally:  # a callback may fail: the callers whose units are written must still get their results
-            for (_, future, _), result in zip(group, committed.results, strict=True):
+            for (_, future, _), result in zip(run.group, committed.results, strict=True):
                 _resolve(future, result)
 
     def _trace(self, group: Sequence[QueuedUnit], committed: CommitResult, seconds: float) -> TraceContext | None:
@@ -216,6 +220,17 @@ class Writer:
         began = self._clock.now() * 1000 - int(seconds * 1e9)
         about = {"eventd.units": len(group), "eventd.records": committed.last - committed.head.last}
         return tracing.past("commit", began, links=links[:MOST_LINKS], attributes=about)
+
+
+class _GroupWrite:
+    """One attempt to write a group: when it began, in monotonic seconds, and where it runs."""
+
+    def __init__(self, group: list[QueuedUnit], begun: float, spent: TransactionTimes, durable: bool) -> None:
+        self.group = group
+        self.begun = begun
+        self.spent = spent
+        self.durable = durable
+        self.in_loop = False
 
 
 def _when_done(running: Future[T], then: Callable[[Future[T]], None]) -> None:

@@ -63,6 +63,7 @@ class ReturnLetters:
     durable = False  # a topic may require it
     weight = MOST_AT_ONCE
     turn = Turn.BULK
+    is_brief = False
 
     def __init__(self, queue: str, *, after: int = 0, upto: int | None = None, most: int = MOST_AT_ONCE) -> None:
         self._queue = queue

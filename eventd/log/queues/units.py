@@ -77,6 +77,7 @@ class _ClaimUnit:
     cursor = None
     durable = False  # a queue may require it
     turn = Turn.FRONT
+    is_brief = False
 
     def __init__(
         self, queue: str | int, wishes: Sequence[JobRequest], random: Callable[[int], bytes], ceilings: Ceilings
@@ -271,6 +272,7 @@ class _SettlementUnit(ABC):
     topic_id = None
     cursor = None
     turn = Turn.FRONT
+    is_brief = False
 
     def __init__(self, queue: str | int, node: str, handles: Sequence[JobHandle]) -> None:
         self._queue = queue

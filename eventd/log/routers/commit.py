@@ -92,6 +92,7 @@ class CommitSteps:
     topic_id = None
     cursor = None
     turn = Turn.BACKGROUND
+    is_brief = False
 
     def __init__(self, moves: Sequence[RouterStep], weight: int, *, max_bytes: int = 0) -> None:
         self._moves = moves

@@ -62,6 +62,7 @@ class Write:
     """
 
     cursor = None
+    is_brief = False  # expired records may have to be deleted first, any number of them
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ RARE: Final[Mapping[str, tuple[str, ...]]] = {
     "database refused": ("receiver_reject database_unavailable",),
     "unsynced commits settled": ("operation settle_unsynced",),
     "flushed afterwards": ("operation touch_head",),
+    "committed in the loop": ("commits_in_loop",),
     "task restarted": ("task_failures restarted",),
     "consistency proven": ("operation prove_consistency",),
     "pending proof settled": ("operation settle_pending",),

@@ -1,14 +1,17 @@
 """Opening the database and running plain functions over it. Callers need not know which database it is.
 
 A storage function takes an open `Connection` and commits nothing. `Database.write` runs one on the single
-writer thread inside one transaction; `Database.read` runs one on a reader thread over one snapshot. Durability is
-the database's strictest by default: an answer given after `write` returned survives a power cut.
+writer thread inside one transaction; `Database.read` runs one on a reader thread over one snapshot. A caller that
+knows that a transaction is short may run it in its own thread while the writer thread has nothing to do. Durability
+is the database's strictest by default: an answer given after `write` returned survives a power cut.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
@@ -16,8 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from eventd.errors import DatabaseUnavailable
 from eventd.runtime.chance import SYSTEM, Chance
-from eventd.runtime.threads import THREADS, ThreadFactory
+from eventd.runtime.threads import THREADS, ThreadFactory, stand_in
 from eventd.store.engine.address import SqliteUrl, parse_url
 from eventd.store.engine.attached import take_attached
 from eventd.store.engine.boot import read_boot_id
@@ -86,6 +90,10 @@ class Database:
         self._writing = ThreadConnections(writing, KEPT_BY_WRITER.get(self.kind, ""))
         self._reading = ThreadConnections(self._open_engine(2 * READERS))
         self._writer = threads(1, "eventd-writer", self._writing.keep)
+        self._run_here = stand_in(self._writer)
+        self._unfinished: deque[Future[Any]] = deque()  # the writer thread's, in order
+        self._checkpoints_apart = False
+        self._is_closed = False
         self._readers = threads(READERS, "eventd-reader", self._reading.keep)
         self._delivering = threads(READERS, "eventd-delivery", self._reading.keep)
         self._head_file: HeadFile | None = None
@@ -117,18 +125,16 @@ class Database:
         return without_password(self.url.render_as_string(hide_password=True))
 
     @contextmanager
-    def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
+    def transaction(self, *, durable: bool = True, waits: bool = True) -> Iterator[Connection]:
         """Run the block as one write transaction in this thread, committed at its end.
 
-        If it is not `durable`, the commit reaches the disk a little later, or with the next durable one.
+        If it is not `durable`, the commit reaches the disk a little later, or with the next durable one. Unless it
+        `waits` for locks of other processes, it fails at once if one is held (SQLite).
         """
         turn = nullcontext() if self._writer_lock is None else self._writer_lock.hold()
         with turn, translated(self._label), self._writing.use() as conn, self._failed_sync.noted():
-            if self.kind == "sqlite" and conn.info.get("durable", True) != durable:
-                conn.driver.execute(
-                    f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"
-                )  # no transaction is open yet
-                conn.info["durable"] = durable
+            if self.kind == "sqlite":
+                _configure(conn, durable, waits)
             with conn.begun(BEGIN_WRITING if self.kind == "sqlite" else ""):
                 if self.kind != "sqlite" and not durable:
                     conn.driver.execute("SET LOCAL synchronous_commit = off")
@@ -154,20 +160,63 @@ class Database:
 
         Queued transactions run one after the other, in the order of the calls.
         """
-        return self._writer.submit(self._write, fn, durable)
+        return self._submit(self._write, fn, durable)
 
-    def _write(self, fn: Callable[[Connection], T], durable: bool) -> T:
-        with self.transaction(durable=durable) as conn:
+    def _submit(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queue a call for the writer thread. Called by one thread, the one of the loop."""
+        while self._unfinished and self._unfinished[0].done():
+            self._unfinished.popleft()
+        self._unfinished.append(future := self._writer.submit(fn, *args, **kwargs))
+        return future
+
+    def _write(self, fn: Callable[[Connection], T], durable: bool, waits: bool = True) -> T:
+        with self.transaction(durable=durable, waits=waits) as conn:
             return fn(conn)
+
+    @property
+    def may_write_here(self) -> bool:
+        """Return whether `write_here` may be called: on SQLite, while the writer thread has nothing to do.
+
+        Also, no transaction must contain a checkpoint or write the log again, and no other process of the node may
+        write constantly: both would take long.
+        """
+        while self._unfinished and self._unfinished[0].done():
+            self._unfinished.popleft()
+        return (
+            not (self._unfinished or self._is_closed or self._failed_sync.is_due)
+            and self._checkpoints_apart
+            and self._writer_lock is None
+            and self._writing.has_one_thread
+        )
+
+    def write_here(self, fn: Callable[[Connection], T], *, durable: bool = True) -> Future[T] | None:
+        """Run `fn` as `start_write` does, but in this thread, which is that of the loop; return its completed future.
+
+        Danger: everything else in this thread waits for it, and for its flush. It does not wait for locks: returns
+        None, and nothing is written, if another process has one. Call it only while `may_write_here`.
+        """
+        done: Future[T] = Future()
+
+        def job() -> T:
+            with self._writing.borrowed():
+                return self._write(fn, durable, waits=False)
+
+        try:
+            done.set_result(self._run_here(job))
+        except BaseException as error:  # as in the writer thread: the future tells it
+            if _is_locked(error):
+                return None
+            done.set_exception(error)
+        return done
 
     async def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `write_now` on the writer thread. The transaction also carries out what is attached to the operation."""
         attached = take_attached()
         if attached is None:
-            return await asyncio.wrap_future(self._writer.submit(partial(self.write_now, fn, *args, **kwargs)))
+            return await asyncio.wrap_future(self._submit(partial(self.write_now, fn, *args, **kwargs)))
         with attached.carried():
             both = attached.around(lambda conn: fn(conn, *args, **kwargs))
-            return await asyncio.wrap_future(self._writer.submit(partial(self.write_now, both)))
+            return await asyncio.wrap_future(self._submit(partial(self.write_now, both)))
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `read_now` on a reader thread."""
@@ -214,7 +263,8 @@ class Database:
         """SQLite: stop checkpoints inside of commits; from now on the caller runs `checkpoint`."""
         if self.kind == "sqlite":
             with translated(self._label):
-                await asyncio.wrap_future(self._writer.submit(self._writing.configure, "PRAGMA wal_autocheckpoint=0"))
+                await asyncio.wrap_future(self._submit(self._writing.configure, "PRAGMA wal_autocheckpoint=0"))
+            self._checkpoints_apart = True
 
     async def checkpoint(self, *, patient_bytes: int = 8 << 20, urgent_bytes: int = 64 << 20) -> None:
         """Move SQLite's write-ahead log into the file, outside of appends, if it has more than `patient_bytes`.
@@ -230,7 +280,7 @@ class Database:
             await asyncio.wrap_future(self._readers.submit(self._pragma, self._reading, "wal_checkpoint(PASSIVE)"))
         if size > urgent_bytes:
             self.restarts += 1
-            await asyncio.wrap_future(self._writer.submit(self._pragma, self._writing, "wal_checkpoint(RESTART)", 0.05))
+            await asyncio.wrap_future(self._submit(self._pragma, self._writing, "wal_checkpoint(RESTART)", 0.05))
         if self._head_file is not None:
             await asyncio.wrap_future(self._readers.submit(self._head_file.flush))
 
@@ -250,9 +300,11 @@ class Database:
                 return conn.driver.execute(f"PRAGMA {text}").fetchone()
             finally:
                 conn.driver.execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000:.0f}")
+                conn.info["waits"] = True
 
     def close(self) -> None:
         """Finish what is queued, then close every connection and thread."""
+        self._is_closed = True
         for threads in (self._writer, self._readers, self._delivering):
             threads.shutdown(wait=True)
         self._reading.close()
@@ -261,3 +313,19 @@ class Database:
             self._writer_lock.close()
         if self._head_file is not None:
             self._head_file.close()
+
+
+def _configure(conn: Connection, durable: bool, waits: bool) -> None:
+    """Set whether the next transactions of a connection to SQLite are flushed, and wait for locks; none is open."""
+    if conn.info.get("durable", True) != durable:
+        conn.driver.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        conn.info["durable"] = durable
+    if conn.info.get("waits", True) != waits:
+        conn.driver.execute(f"PRAGMA busy_timeout={LOCK_SECONDS * 1000 if waits else 0:.0f}")
+        conn.info["waits"] = waits
+
+
+def _is_locked(error: BaseException) -> bool:
+    """Return whether a transaction failed because another process has a lock."""
+    code = getattr(error.__cause__, "sqlite_errorcode", 0)
+    return isinstance(error, DatabaseUnavailable) and code & 0xFF == sqlite3.SQLITE_BUSY

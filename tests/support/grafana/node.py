@@ -127,6 +127,12 @@ def _storing() -> Row:
                 [Query(mean("routerd_eventd_commit_records", "instance"), _NODE)],
             ),
             time_series(
+                "Transactions in the loop",
+                "Short transactions that ran in the thread of the event loop: none while disk or node are busy.",
+                "ops",
+                [Query(rate("routerd_eventd_commits_in_loop_total", "instance"), _NODE)],
+            ),
+            time_series(
                 "Records of each group",
                 "Records that are stored. Retention keeps the number within its bounds.",
                 "short",
@@ -204,6 +210,7 @@ def _storing() -> Row:
                 "none",
                 [Query(f"max by (instance) ({series('routerd_eventd_standby')})", _NODE)],
                 most=1,
+                width=24,
             ),
         ],
     )

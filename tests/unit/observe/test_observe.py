@@ -269,6 +269,7 @@ def told_of_everything() -> Metrics:
     metrics.history_witnessed("g", {"b": 2.0})
     metrics.pruned("g", 2)
     metrics.committed(0.004, 250)
+    metrics.committed(0.0004, 1, in_loop=True)
     metrics.wal(8192)
     metrics.outbox(lambda: 4096, lambda: 3)
     return metrics
@@ -301,13 +302,14 @@ def test_what_metrics_are_told_is_what_they_show() -> None:
         "skew": value(metrics, "peer_clock_skew_seconds", **link),
         "head": value(metrics, "log_head_position"),
         "commits": value(metrics, "commit_records_count"),
+        "in loop": value(metrics, "commits_in_loop_total"),
         "wal": value(metrics, "sqlite_wal_bytes"),
         "held": value(metrics, "outbox_held_bytes"),
         "waiting": value(metrics, "outbox_waiting_links"),
     }
     expected = {"accepted": 5, "duplicate": 2, "batches": 1, "rejected": 3, "v1": 1, "delivered": 10, "refused": 1}
-    expected |= {"attempts": 2, "failures": 1, "lag": 0.02, "skew": -1.5, "head": 42, "commits": 1, "wal": 8192}
-    expected |= {"held": 4096, "waiting": 3}
+    expected |= {"attempts": 2, "failures": 1, "lag": 0.02, "skew": -1.5, "head": 42, "commits": 2, "wal": 8192}
+    expected |= {"held": 4096, "waiting": 3, "in loop": 1}
     assert found == expected
 
 

@@ -37,6 +37,7 @@ class Faulty:
     cursor = None
     durable = True
     turn = Turn.FRONT
+    is_brief = False
     weight = 1
 
     def admit(self, tx: Transaction) -> Drafts:
@@ -58,6 +59,7 @@ class Emitting:
     weight = 1
     durable = True
     turn = Turn.FRONT
+    is_brief = False
 
     @property
     def cursor(self) -> str:
@@ -306,10 +308,10 @@ async def test_when_the_transaction_fails_as_a_whole_every_caller_is_told_and_th
 
 
 async def test_every_commit_is_timed(database: Database, clock: ManualClock) -> None:
-    told: list[tuple[float, int]] = []
-    log = await EventLog.open(database, clock, timed=lambda seconds, records: told.append((seconds, records)))
+    told: list[tuple[float, int, bool]] = []
+    log = await EventLog.open(database, clock, timed=lambda *of_it: told.append(of_it))
     topic = await log.topic("group:g")
     await log.append(topic, ids_of("a", 3))
     await log.append(topic, ids_of("a", 3))
     await log.close()
-    assert told == [(0.0, 3), (0.0, 0)]
+    assert told == [(0.0, 3, False), (0.0, 0, False)]

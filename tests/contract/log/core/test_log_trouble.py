@@ -300,6 +300,7 @@ class Undone:
     cursor = None
     durable = True
     turn = Turn.FRONT
+    is_brief = False
     weight = 1
 
     def __init__(self, topic_id: int) -> None:

@@ -38,7 +38,7 @@ class Faulty:
     """Writes a head that must not be there."""
 
     topic_id, weight, cursor = None, 1, None
-    durable, turn = True, Turn.FRONT
+    durable, turn, is_brief = True, Turn.FRONT, False
 
     def admit(self, tx: Transaction) -> Sequence[Draft]:
         return ()

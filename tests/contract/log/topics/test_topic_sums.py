@@ -313,6 +313,7 @@ class Copy:
     weight = 1
     durable = True
     turn = Turn.FRONT
+    is_brief = False
 
     def __init__(self, topic_id: int, identity: str) -> None:
         self.topic_id = topic_id

@@ -376,6 +376,7 @@ class Quiet:
     weight = 1
     durable = False
     turn = Turn.BACKGROUND
+    is_brief = False
 
     def admit(self, tx: Transaction) -> Drafts:
         return NOTHING

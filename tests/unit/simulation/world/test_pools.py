@@ -83,3 +83,18 @@ def test_a_pool_that_is_shut_finishes_what_was_queued(loop: VirtualLoop) -> None
 
     loop.run_until_complete(main())
     assert seen == [0, 1, 2]
+
+
+def test_a_job_that_another_thread_does_takes_time_and_is_noted(loop: VirtualLoop) -> None:
+    seen: list[str] = []
+    timing = Steady()
+    pool = SimulatedPool(loop, timing, 1, "writer", lambda: seen.append("begin"))
+
+    async def main() -> None:
+        assert pool.run_here(lambda: len(seen)) == 1
+        with pytest.raises(ZeroDivisionError):
+            pool.run_here(lambda: 1 // 0)
+
+    loop.run_until_complete(main())
+    assert loop.time() - BEGIN == 2.0
+    assert timing.done == ["writer", "writer"]
