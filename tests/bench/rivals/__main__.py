@@ -19,7 +19,7 @@ from eventd.bench.machine import fsync_ms
 from eventd.errors import EventdError
 from tests.bench.rivals import mosquitto, nats, rabbitmq, redis
 from tests.bench.rivals.contest import Contestant, Figures, NotMeasured, Task
-from tests.bench.rivals.installing import install, install_clients
+from tests.bench.rivals.installing import install, install_for_python
 from tests.bench.rivals.own import Own, OwnOnPostgres
 from tests.bench.rivals.servers import ServerFailed
 from tests.bench.rivals.table import Row, markdown, picture
@@ -37,7 +37,7 @@ def main() -> None:
     options = _options()
     if options.install:
         servers, clients = ([those[name] for name in options.only if name in those] for those in (PACKAGES, CLIENTS))
-        for words in (*install(servers), *install_clients(clients)):
+        for words in (*install(servers), *install_for_python(clients)):
             print(words, file=sys.stderr)
     task = Task(options.events, options.size, options.singles)
     facts = {

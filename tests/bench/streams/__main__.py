@@ -20,7 +20,7 @@ from typing import TypeVar
 import uvloop
 
 from eventd.bench.machine import fsync_ms
-from tests.bench.rivals.installing import install, install_clients
+from tests.bench.rivals.installing import install, install_for_python
 from tests.bench.rivals.servers import on_core
 from tests.bench.rounds import machine
 from tests.bench.streams import nats_core, own, raw, redis_cache
@@ -41,7 +41,7 @@ def main() -> None:
     """Measure, print each round, then the medians beside their targets."""
     options = _options()
     if options.install:
-        for words in (*install(("nats-server", "redis-server")), *install_clients(("nats-py", "redis"))):
+        for words in (*install(("nats-server", "redis-server")), *install_for_python(("nats-py", "redis"))):
             print(words, file=sys.stderr)
     print(json.dumps({"settings": {**vars(options), "out": str(options.out), **machine()}}, indent=2))
     rounds = []

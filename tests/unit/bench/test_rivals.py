@@ -12,7 +12,7 @@ import pytest
 
 from tests.bench.rivals.__main__ import CLIENTS, FAMILIES, contestants
 from tests.bench.rivals.contest import Figures, NotMeasured, PythonClient, Rival, make_bodies, through_client
-from tests.bench.rivals.installing import pins
+from tests.bench.rivals.installing import IN_WHEELS, pins
 from tests.bench.rivals.table import Row, markdown, picture, ratio
 from tests.support.source import ROOT
 
@@ -150,9 +150,10 @@ def test_a_client_tells_its_version_and_how_it_is_used_or_that_it_is_missing() -
     assert rival(None).client_version() == ""
 
 
-def test_clients_are_pinned_in_a_group_that_nothing_else_installs() -> None:
-    wanted = pins([*CLIENTS.values()])
-    assert [pin.partition("==")[0] for pin in wanted] == [*CLIENTS.values()]
+def test_what_pip_brings_is_pinned_in_a_group_that_nothing_else_installs() -> None:
+    brought = sorted([*CLIENTS.values(), *IN_WHEELS.values()])
+    wanted = pins(brought)
+    assert [pin.partition("==")[0] for pin in wanted] == brought
     assert all(pin.partition("==")[2] for pin in wanted)
     assert pins(["pika"]) == [pin for pin in wanted if pin.startswith("pika==")]
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())
