@@ -219,6 +219,6 @@ class Params(BaseModel):
         """Return the parameters of a valid request without a query, from those of its path and its undecoded body.
 
         If None is returned, `read_params` reads the request and reports its problems; models without such a shortcut
-        always return None.
+        always return None. It must itself bound what it decodes: the values of the body have not been counted.
         """
         return None

@@ -70,16 +70,11 @@ class ParamsReader:
         text: bytes | bytearray = await self._bodies.read(request, held) if self._has_body else b""
         params = None
         if not request.query_string and len(text) <= HUGE_BYTES:
-            params = await aside(len(text), self._read_quickly, request.match_info, text)
+            params = await aside(len(text), self._model.read_quickly, request.match_info, text)
         if params is None:
             query = list(request.query.items())
             params = await aside(len(text), self._read_closely, request.match_info, query, text, light=LIGHT_BYTES)
         return params
-
-    def _read_quickly(self, path: Mapping[str, str], text: bytes | bytearray) -> Params | None:
-        if len(text) > LIGHT_BYTES:
-            require_modest(text, self._values)
-        return self._model.read_quickly(path, text)
 
     def _read_closely(
         self, path: Mapping[str, str], query: Sequence[tuple[str, str]], text: bytes | bytearray

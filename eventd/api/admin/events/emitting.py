@@ -9,6 +9,7 @@ from typing import Any
 
 from eventd.api.admin.events.emitted import drafts_from
 from eventd.api.admin.events.emitted_leaves import show_leaves
+from eventd.api.admin.events.event_columns import PlainEvent
 from eventd.api.admin.events.event_texts import are_texts, decode_texts
 from eventd.api.admin.resources.groups import EmitTarget
 from eventd.api.framework.operations import Services
@@ -49,6 +50,8 @@ def _is_heavy(events: list[Any]) -> bool:
 
     Members are those of the payloads of events that are not `PlainEvent`s.
     """
+    if len(events) <= MANY and {*map(type, events)} == {PlainEvent}:  # as usual
+        return False
     odd = (event for event in events[:MANY] if isinstance(event, dict))
     payloads = (event.get("payload") for event in odd)
     return (

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from eventd.api.bodies.bodies import LIGHT_BYTES
 from eventd.log.core.values import Drafts
 from eventd.resources.group_configuration import GroupConfig
 from federation.errors import BadEvent
@@ -29,6 +30,9 @@ from federation.lines import Bodies, BodyRun, size_of
 
 MOST: Final = 10_000
 """The largest number of events in one request."""
+
+MOST_VALUES: Final = 500_000
+"""The largest number of JSON values in one request."""
 
 _TOGETHER: Final = 256
 """Maximum number of events that are encoded as one text; a few texts make a block of the log."""
@@ -64,8 +68,25 @@ _TIMES: Final = msgspec.json.Decoder(list[datetime])
 _TEXTS: Final = msgspec.json.Decoder(list[str])
 
 
+def is_bounded(text: bytes | bytearray) -> bool:
+    """Return whether a text may be decoded as `PlainEvent`s before its values are counted one by one.
+
+    No more objects than those of the largest request become events or payloads, as each begins with a brace. Other
+    nesting ends the decoding at once.
+    """
+    if len(text) <= LIGHT_BYTES:
+        return True
+    opened = text.count(b"{")
+    return opened <= 2 * MOST + 1 and opened + text.count(b",") < MOST_VALUES
+
+
 def read_events(body: bytes | bytearray) -> EmitBody | None:
-    """Return the decoded body of an emit request; None if it is not JSON that fits `EmitBody`, as with a `ttl`."""
+    """Return the decoded body of an emit request; None if it is not JSON that fits `EmitBody`, as with a `ttl`.
+
+    None also for a body that has to be looked through before it is decoded: it has too many values, or may have.
+    """
+    if not is_bounded(body):
+        return None
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -74,6 +95,8 @@ def read_events(body: bytes | bytearray) -> EmitBody | None:
 
 def convert_events(events: Sequence[Any]) -> Sequence[PlainEvent] | None:
     """Convert decoded JSON to `PlainEvent`s; a `PlainEvent` is returned as it is. None if any value does not fit."""
+    if {*map(type, events)} == {PlainEvent}:  # as usual
+        return events
     try:
         return msgspec.convert(events, list[PlainEvent])
     except (msgspec.ValidationError, RecursionError):
@@ -136,7 +159,7 @@ def _has_edges(texts: Iterable[str]) -> bool:
     Usually no text contains any white space, which a single search over all texts shows.
     """
     joined = "".join(texts)
-    return joined.split(None, 1) != [joined] and any(text.strip(WHITE_SPACE) != text for text in texts)
+    return joined != "" and joined.split(None, 1) != [joined] and any(text.strip(WHITE_SPACE) != text for text in texts)
 
 
 def _fill_in(events: Sequence[PlainEvent], group: str, now: int, random: Callable[[int], bytes]) -> None:

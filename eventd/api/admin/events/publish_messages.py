@@ -13,14 +13,11 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from eventd.api.admin.events.event_columns import MOST, PlainEvent
-from eventd.api.bodies.bodies import LIGHT_BYTES
+from eventd.api.admin.events.event_columns import MOST, MOST_VALUES, PlainEvent, is_bounded
 from eventd.api.bodies.json_shape import require_modest
 from eventd.api.errors.codes import API_FORM
 from eventd.errors import EventdError, Invalid
 
-MOST_VALUES: Final = 500_000
-"""Maximum number of JSON values of a message."""
 _Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
 
 
@@ -57,25 +54,19 @@ _ANY: Final = msgspec.json.Decoder(_AnyMessage)
 
 def read_message(text: bytes) -> PublishMessage:
     """Return a message; one with a number that is otherwise wrong has a `problem`. Raises `UnnumberedMessage`."""
-    if len(text) <= LIGHT_BYTES:
-        return _read(text)
-    try:
-        require_modest(text, MOST_VALUES)
-    except EventdError as error:
-        return PublishMessage(_read_number(text), [], error)
-    return _read(text)
-
-
-def _read(text: bytes) -> PublishMessage:
-    try:
-        plain = _PLAIN.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    else:
-        return PublishMessage(plain.seq, plain.events)
+    if is_bounded(text):
+        try:
+            plain = _PLAIN.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        else:
+            return PublishMessage(plain.seq, plain.events)
     seq = _read_number(text)
     try:
+        require_modest(text, MOST_VALUES)
         return PublishMessage(seq, _ANY.decode(text).events)
+    except EventdError as error:
+        return PublishMessage(seq, [], error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return PublishMessage(seq, [], Invalid(f"the message is not valid: {_why(error)}"))
 

@@ -7,9 +7,8 @@ import json
 import msgspec
 import pytest
 
-from eventd.api.admin.events.event_columns import PlainEvent
+from eventd.api.admin.events.event_columns import MOST, MOST_VALUES, PlainEvent, is_bounded, read_events
 from eventd.api.admin.events.publish_messages import (
-    MOST_VALUES,
     UnnumberedMessage,
     read_message,
     refusal,
@@ -48,6 +47,16 @@ def test_a_message_with_too_many_values_is_refused_before_it_is_decoded() -> Non
     message = read_message(b'{"seq":3,"events":[' + b"{}," * MOST_VALUES + b"{}]}")
     assert message.seq == 3
     assert isinstance(message.problem, TooLarge)
+
+
+def test_a_large_body_is_decoded_at_once_only_if_its_values_are_surely_few() -> None:
+    whole = b'{"events":[' + b'{"type":"t","payload":{"k":"vvvvvvvvvv"}},' * (MOST - 1) + b'{"type":"t"}]}'
+    assert is_bounded(whole)
+    assert read_events(whole) is not None
+    for many in (b"{}," * 3 * MOST, b'{"payload":{' + b'"":"",' * MOST_VALUES + b'"":""}},'):
+        body = b'{"events":[' + many + b"{}]}"
+        assert not is_bounded(body)
+        assert read_events(body) is None
 
 
 @pytest.mark.parametrize(
