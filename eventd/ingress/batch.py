@@ -125,8 +125,7 @@ class StoreBatch:
 
     @property
     def is_brief(self) -> bool:
-        # Of an undeclared sender, the marks of many others may have to be removed.
-        return self._batch.drafts.are_few and self._batch.header.from_node in self._peers
+        return self._batch.drafts.are_few
 
     def admit(self, tx: Transaction) -> Drafts:
         batch = self._batch

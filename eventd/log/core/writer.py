@@ -205,8 +205,10 @@ class Writer:
             if committed.blocks:
                 self._committed(committed)
         finally:  # a callback may fail: the callers whose units are written must still get their results
-            for (_, future, _), result in zip(run.group, committed.results, strict=True):
-                _resolve(future, result)
+            if run.in_loop:  # a reader that was woken goes first: an answer takes as long as it takes to push the event
+                asyncio.get_running_loop().call_soon(_resolve_all, run.group, committed.results)
+            else:
+                _resolve_all(run.group, committed.results)
 
     def _trace(self, group: Sequence[QueuedUnit], committed: CommitResult, seconds: float) -> TraceContext | None:
         """Export the span of a commit, and remember which span recorded its events."""
@@ -252,6 +254,11 @@ def _take(waiting: Group, most: int) -> Iterator[QueuedUnit]:
         if not queued[1].cancelled():
             weight += queued[0].weight
             yield queued
+
+
+def _resolve_all(group: Sequence[QueuedUnit], results: Sequence[Any]) -> None:
+    for (_, future, _), result in zip(group, results, strict=True):
+        _resolve(future, result)
 
 
 def _resolve(future: asyncio.Future[Any], result: object) -> None:

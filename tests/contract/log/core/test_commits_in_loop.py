@@ -74,6 +74,28 @@ async def test_a_lone_event_is_committed_in_the_loop(trusted: Trusted) -> None:
     assert await trusted.ids() == ["a"]
 
 
+async def test_a_reader_begins_its_push_before_the_client_is_answered(trusted: Trusted) -> None:
+    order: list[str] = []
+
+    async def push() -> None:
+        order.append("push")
+
+    async def follow() -> None:
+        with trusted.log.watch((trusted.topic,)) as watch:
+            await watch.beyond(trusted.log.wakeups.head)
+            await asyncio.create_task(push())
+
+    async def emit() -> None:
+        await trusted.log.append(trusted.topic, [draft("a")])
+        order.append("answer")
+
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0)
+    await emit()
+    await following
+    assert (trusted.in_loop, order) == ([True], ["push", "answer"])
+
+
 async def test_what_is_large_or_has_company_goes_to_the_writer_thread(trusted: Trusted) -> None:
     log, topic = trusted.log, trusted.topic
     await log.append(topic, [draft(f"m{n}") for n in range(FEW_RECORDS + 1)])
