@@ -105,14 +105,17 @@ class EventLog:
         """
         return await self.database.write(ensure_topic, name, self.clock.now())
 
-    def _committed(self, done: CommitResult) -> None:
+    def _committed(self, done: CommitResult) -> bool:
+        """Wake the readers; return whether they are so few that they may run before the callers are answered."""
         self._note_epoch(done.head.epoch)
         self._acknowledge(done.last)
         if self.count_blocks is not None:
             self.count_blocks(done.blocks)
         self.tail.add(done.head, done.blocks)
         families = done.families() if self.wakeups.needs_families else None
-        self.wakeups.appended(done.head.next_position, done.last, done.topics(), families)
+        topics = done.topics()
+        self.wakeups.appended(done.head.next_position, done.last, topics, families)
+        return self.wakeups.are_few(topics)
 
     def _note_epoch(self, epoch: str) -> None:
         """If `epoch` is a new one, discard what is remembered of the previous one, and wake every reader."""

@@ -14,6 +14,8 @@ from typing import Final
 
 UNSEEN: Final = 1024
 """Maximum positions that a watch with families may pass without a signal, so that its reader does not fall behind."""
+FEW_WATCHES: Final = 4
+"""Maximum number of watches of a topic whose readers run before a client is answered."""
 _NEVER: Final = 1 << 63
 
 
@@ -155,6 +157,10 @@ class Wakeups:
     def is_watched(self, topic_id: int) -> bool:
         """Return whether any watch names this topic; watches of all topics do not count."""
         return topic_id in self._by_topic
+
+    def are_few(self, topics: Collection[int]) -> bool:
+        """Return whether at most `FEW_WATCHES` name these topics; watches of all topics do not count."""
+        return sum(len(self._by_topic.get(topic, ())) for topic in topics) <= FEW_WATCHES
 
     def appended(
         self, first: int, last: int, topics: Mapping[int, bool], families: Collection[str] | None = None

@@ -43,8 +43,9 @@ Group = deque[QueuedUnit]
 class Writer:
     """Group commit for one database.
 
-    `committed` is called after every commit that appended records, `timed(seconds, records, in_loop)` after every
-    commit, but neither after a transaction that failed as a whole. `in_loop`: it ran in the thread of the loop. `seen`
+    `committed` is called after every commit that appended records, and returns whether readers that it woke may run
+    before the callers get the results of a lone unit. `timed(seconds, records, in_loop)` is called after every commit.
+    Neither is called after a transaction that failed as a whole. `in_loop`: it ran in the thread of the loop. `seen`
     returns the last position known to be assigned.
     """
 
@@ -52,7 +53,7 @@ class Writer:
         self,
         database: Database,
         clock: Clock,
-        committed: Callable[[CommitResult], None],
+        committed: Callable[[CommitResult], bool],
         timed: Callable[[float, int, bool], None],
         seen: Callable[[], int],
     ) -> None:
@@ -199,13 +200,14 @@ class Writer:
         sizes = [(block.records, block.bytes) for block in committed.blocks]
         self.work.done(sizes, run.spent.flush if flushed else None)
         span = self._trace(run.group, committed, seconds) if tracing.on else None
+        readers_first = False
         try:
             with tracing.within(span):
                 self._timed(seconds, committed.last - committed.head.last, run.in_loop)
             if committed.blocks:
-                self._committed(committed)
+                readers_first = self._committed(committed) and run.in_loop
         finally:  # a callback may fail: the callers whose units are written must still get their results
-            if run.in_loop:  # a reader that was woken goes first: an answer takes as long as it takes to push the event
+            if readers_first:  # an answer takes the loop as long as a push
                 asyncio.get_running_loop().call_soon(_resolve_all, run.group, committed.results)
             else:
                 _resolve_all(run.group, committed.results)

@@ -18,6 +18,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.loop_budget import FIRST_PAUSE, SLOW, TRUSTED
 from eventd.log.core.units import Publish
 from eventd.log.core.values import FEW_BYTES, FEW_RECORDS, AppendResult, Draft, Outcome
+from eventd.log.core.wakeups import FEW_WATCHES
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import ManualClock, draft
@@ -74,7 +75,10 @@ async def test_a_lone_event_is_committed_in_the_loop(trusted: Trusted) -> None:
     assert await trusted.ids() == ["a"]
 
 
-async def test_a_reader_begins_its_push_before_the_client_is_answered(trusted: Trusted) -> None:
+@pytest.mark.parametrize(("watches", "first"), [(FEW_WATCHES, "push"), (FEW_WATCHES + 1, "answer")])
+async def test_a_few_readers_begin_their_push_before_the_client_is_answered(
+    trusted: Trusted, watches: int, first: str
+) -> None:
     order: list[str] = []
 
     async def push() -> None:
@@ -85,15 +89,12 @@ async def test_a_reader_begins_its_push_before_the_client_is_answered(trusted: T
             await watch.beyond(trusted.log.wakeups.head)
             await asyncio.create_task(push())
 
-    async def emit() -> None:
-        await trusted.log.append(trusted.topic, [draft("a")])
-        order.append("answer")
-
-    following = asyncio.create_task(follow())
+    following = [asyncio.create_task(follow()) for _ in range(watches)]
     await asyncio.sleep(0)
-    await emit()
-    await following
-    assert (trusted.in_loop, order) == ([True], ["push", "answer"])
+    await trusted.log.append(trusted.topic, [draft("a")])
+    order.append("answer")
+    await asyncio.gather(*following)
+    assert (trusted.in_loop, order[0]) == ([True], first)
 
 
 async def test_what_is_large_or_has_company_goes_to_the_writer_thread(trusted: Trusted) -> None:
