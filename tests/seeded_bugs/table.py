@@ -42,7 +42,7 @@ TABLE: Final = (
         "eventd.egress.loop.consumer.Consumer",
         link_bugs.settle_out_of_order,
         (
-            BySimulation(("V8", "V4"), known=2),
+            BySimulation(("V8", "V4"), known=3),
             ByModel(("link: batches are settled as they are answered",)),
         ),
     ),
@@ -313,7 +313,7 @@ TABLE: Final = (
         "the effect of a plugin's run is stored, and the cursor moved, in two transactions",
         "eventd.egress.subscriptions.sink",
         consumer_bugs.store_effects_late,
-        (BySimulation(("V13",), known=2, kinds=("subscription",), change=with_kills_between_jobs),),
+        (BySimulation(("V13",), known=10, kinds=("subscription",), change=with_kills_between_jobs),),
     ),
     ProductBug(
         34,
@@ -371,9 +371,9 @@ TABLE: Final = (
     ProductBug(
         40,
         "a watch continues after what its connection did not take",
-        "eventd.api.topics.client_stream.ClientStream",
+        "eventd.api.listener.sending.ClientStream",
         consumer_bugs.pass_over_full_sockets,
-        (BySimulation(("V14",), known=6, kinds=("watch",)),),
+        (BySimulation(("V14",), known=25, kinds=("watch",)),),
     ),
     ProductBug(
         41,

@@ -46,7 +46,7 @@ BOUNDED = {
     "eventd/egress/callbacks/delivery.py::deliver": "sends one batch after the other",
     "eventd/egress/callbacks/delivery.py::_not_accepted": "halves a batch until one event is left",
     "eventd/egress/loop/consumer.py::_pump": "reads on, settles, or waits; no page is read twice from memory",
-    "eventd/egress/loop/consumer.py::run": "reads its cursor, and then rests or delivers",
+    "eventd/egress/loop/consumer.py::_run": "reads its cursor, and then rests or delivers",
     "eventd/egress/loop/collecting.py::collect": "reads on, or waits for a sign with asyncio.wait",
     "eventd/egress/subscriptions/runner.py::run": "writes down that a run begins",
     "eventd/ingress/reorder_buffer.py::enter": "waits for a change with asyncio.wait",

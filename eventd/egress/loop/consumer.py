@@ -45,7 +45,7 @@ BROKEN_WAIT = 1.0
 """Seconds to wait when this node's own database cannot record a failure."""
 
 REOPEN_AFTER = 1.0
-"""Seconds after a comparison of marks in which a restart of the other side does not cause another comparison."""
+"""Seconds after a comparison of marks in which a restart of the other side does not cause another one at once."""
 CALM = 600.0
 """Seconds without a rewind after which the count of rewinds begins again; at least four times the cap of the back-off.
 """
@@ -123,6 +123,8 @@ class Consumer(Generic[PageT]):
         self._failed_upto = 0
         self._opened_at = float("-inf")
         self._doubted = False
+        self._put_off: asyncio.Future[None] | None = None  # until a comparison that was put off
+        self._was_put_off = False  # the latest comparison
         self._rewinds = 0
         self._rewound_at = float("-inf")
 
@@ -144,13 +146,24 @@ class Consumer(Generic[PageT]):
     def reopen(self) -> None:
         """Let the next attempt compare marks with the other side, which was restarted and may have lost records.
 
-        If the last comparison is at most `REOPEN_AFTER` old, do nothing: otherwise two nodes could cause each other's
-        comparisons forever. Deliveries under way are settled first, because their answers may be from before the
-        restart.
+        The last comparison must be older than `REOPEN_AFTER`: until then, the next one is put off, and it is left out
+        if the last one was put off itself. Otherwise two nodes could cause each other's comparisons forever. Deliveries
+        under way are settled first, because their answers may be from before the restart.
         """
-        if self._monotonic() - self._opened_at > REOPEN_AFTER:
-            self._doubted = True
-            self._compare_if_doubted()
+        left = self._opened_at + REOPEN_AFTER - self._monotonic()
+        if left < 0:
+            self._doubt()
+        elif self._put_off is None and not self._was_put_off:
+            self._put_off = self._log.clock.timer(left)
+            self._put_off.add_done_callback(self._compare_later)
+
+    def _compare_later(self, put_off: asyncio.Future[None]) -> None:
+        if not put_off.cancelled():
+            self._doubt()
+
+    def _doubt(self) -> None:
+        self._doubted = True
+        self._compare_if_doubted()
 
     def _compare_if_doubted(self) -> None:
         if self._doubted and not self._flying:
@@ -170,8 +183,19 @@ class Consumer(Generic[PageT]):
         self._sink.wind_down()
         self.reread()
 
+    def _end_put_off(self) -> None:
+        if self._put_off is not None:
+            self._put_off.cancel()
+            self._put_off = None
+
     async def run(self) -> None:
         """Run until `finish` or cancelled. Also returns when the cursor was deleted or has reached its end."""
+        try:
+            await self._run()
+        finally:
+            self._end_put_off()
+
+    async def _run(self) -> None:
         finished = False
         while not (finished or self._finishing):
             self._signal = asyncio.get_running_loop().create_future()
@@ -289,6 +313,8 @@ class Consumer(Generic[PageT]):
 
     async def _open(self, cursor: Cursor, progress: _Progress, page: PageT) -> OpenResult:
         self._opened_at, self._doubted = self._monotonic(), False
+        self._was_put_off = self._put_off is not None and self._put_off.done()
+        self._end_put_off()
         self._tried_upto = max(
             progress.settled, page.upto
         )  # a link that cannot be opened has failed for everything that waited
