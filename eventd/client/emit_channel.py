@@ -22,9 +22,11 @@ from eventd.net.web_socket import TOO_BIG, ClosedSocket, WebSocket
 from eventd.runtime.supervisor import Supervisor
 from eventd.tls.files import CertificateUnusable
 
-PIECES = 2
-"""Into how many messages a full window is divided: while the node writes one, the next is made, sent and read. Others
-follow only when they are full, or when one is answered."""
+FEW = 128
+"""Events below which a window is not divided: each message costs the node as much as that many events."""
+AHEAD = 2
+"""Messages that are under way together even if they are not full: while the node writes one, the next is made and
+read."""
 MOST_UNDER_WAY = 32
 """Maximum messages under way; the node reads twice as many ahead."""
 SILENT_SECONDS = 40.0
@@ -78,7 +80,7 @@ class ChannelSender:
         self._connection = connection
         self._queue = queue
         self._path = path
-        self._most = max(1, min(FULL, window // PIECES))
+        self._most = min(FULL, max(window // AHEAD, min(window, FEW)))
         self._fall_back = fall_back
         self._aside = aside
         self._socket: WebSocket | None = None
@@ -200,7 +202,8 @@ class ChannelSender:
         waiting, under_way = len(self._queue.waiting), len(self._under_way)
         if not waiting or under_way >= MOST_UNDER_WAY or socket.is_full:
             return False
-        return under_way < PIECES or waiting >= self._most
+        least = 1 if not under_way else self._most // 2 if under_way < AHEAD else self._most
+        return waiting >= least
 
     def _send(self, socket: WebSocket, batch: Sequence[Waiting], now: float) -> None:
         try:

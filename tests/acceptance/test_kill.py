@@ -7,10 +7,13 @@ import http.client
 import random
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
+from eventd.client import Client, NewEvent
 from tests.support.fresh import create_current
+from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes
 from tests.support.running import ApiError, NodeProcess
@@ -146,3 +149,23 @@ def test_a_stop_by_signal_drains_and_loses_nothing(processes: Processes) -> None
         for emitter in emitters:
             emitter.finish()
     _judge(a, b, emitters)
+
+
+@pytest.mark.timeout(120)
+async def test_a_program_that_publishes_through_kills_loses_and_doubles_nothing(processes: Processes) -> None:
+    node = NodeProcess(processes, "a", EVENTD_API_LISTEN=f"127.0.0.1:{free_port()}")
+    node.join()
+
+    def make_events() -> Iterator[NewEvent]:
+        for number in range(20_000):
+            if number in (5_000, 12_000):  # with a window under way
+                node.kill9()
+                node.process.start()
+            yield NewEvent("t", f"{number:05}")
+
+    async with Client(f"http://127.0.0.1:{node.process.port}") as client, client.publisher("edge") as publisher:
+        fates = await publisher.emit_all(make_events())
+        assert publisher._channel.is_on, "it has not fallen back to requests"
+    assert set(fates) <= {"new", "duplicate"}, next(fate for fate in fates if not isinstance(fate, str))
+    assert len(fates) == 20_000
+    assert node.counts() == (20_000, 20_000)
