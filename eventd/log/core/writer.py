@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -200,17 +201,38 @@ class Writer:
         sizes = [(block.records, block.bytes) for block in committed.blocks]
         self.work.done(sizes, run.spent.flush if flushed else None)
         span = self._trace(run.group, committed, seconds) if tracing.on else None
+        tell_time = partial(self._tell_time, run, committed, seconds, span)
+        if run.in_loop:
+            self._deliver_lone(run, committed, tell_time)
+            return
+        try:
+            tell_time()
+            if committed.blocks:
+                self._committed(committed)
+        finally:  # a callback may fail: the callers whose units are written must still get their results
+            _resolve_all(run.group, committed.results)
+
+    def _deliver_lone(self, run: _GroupWrite, committed: CommitResult, tell_time: Callable[[], None]) -> None:
+        """Wake readers, answer the caller, and tell the time, each in a turn of the loop of its own.
+
+        So the first turn of a woken reader, which may be a push, does not wait for the others. With many readers, the
+        caller is answered before them.
+        """
+        loop = asyncio.get_running_loop()
         readers_first = False
         try:
-            with tracing.within(span):
-                self._timed(seconds, committed.last - committed.head.last, run.in_loop)
             if committed.blocks:
-                readers_first = self._committed(committed) and run.in_loop
-        finally:  # a callback may fail: the callers whose units are written must still get their results
-            if readers_first:  # an answer takes the loop as long as a push
-                asyncio.get_running_loop().call_soon(_resolve_all, run.group, committed.results)
+                readers_first = self._committed(committed)
+        finally:  # it may fail: the caller must still get its result
+            if readers_first:
+                loop.call_soon(_resolve_all, run.group, committed.results)
             else:
                 _resolve_all(run.group, committed.results)
+            loop.call_soon(loop.call_soon, tell_time)
+
+    def _tell_time(self, run: _GroupWrite, committed: CommitResult, seconds: float, span: TraceContext | None) -> None:
+        with tracing.within(span):
+            self._timed(seconds, committed.last - committed.head.last, run.in_loop)
 
     def _trace(self, group: Sequence[QueuedUnit], committed: CommitResult, seconds: float) -> TraceContext | None:
         """Export the span of a commit, and remember which span recorded its events."""
