@@ -90,17 +90,18 @@ class FollowedTopic:
 
         A client that is slow, or in another epoch, reads the topic alone instead.
         """
-        if self.has_left or self._follower.has_ended:
+        follower = self._follower
+        if self.has_left or follower.has_ended:
             return
-        if self._follower.stream.full or page.epoch not in ("", self.epoch):
+        if follower.stream.full or page.epoch not in ("", self.epoch):
             self.look()
             return
         try:
-            self._follower.send(self, page.without(self._hidden))
+            follower.send(self, page.without(self._hidden) if self._hidden else page)
         except Exception:
             self.look()  # where the error affects only this client
         else:
-            if not (self.has_left or self._follower.has_ended):
+            if not (self.has_left or follower.has_ended):
                 self.feed.await_more(self)
 
     def note_sent(self, page: Page) -> None:
@@ -222,12 +223,13 @@ class Follower(ABC):
 
         Ends a client whose connection is closed instead.
         """
-        if self.stream.closed:
+        stream = self.stream
+        if stream.closed:
             self.end()
         if self.has_ended:
             return
         if text := self.words(following, page):
-            self.stream.write(text)
+            stream.write(text)
             self._told_at = self._clock.monotonic()
         following.note_sent(page)
         if page.gone:

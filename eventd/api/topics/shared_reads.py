@@ -60,7 +60,8 @@ ReadKey = tuple[int, frozenset[str], str]
 class Page:
     """A page of a topic after the seq `after`; `found` is None when the topic was deleted.
 
-    `texts` caches the messages made of it, so that each is made once for all clients; `made`, anything else.
+    `texts` caches the messages made of it, so that each is made once for all clients; `made`, anything else. So are its
+    members: a thousand clients may ask for each.
     """
 
     def __init__(self, name: str, after: int, found: TopicPage | None) -> None:
@@ -98,34 +99,34 @@ class Page:
         found = map(_NODE.match, () if self.found is None else self.found.records)
         return [match[1] if match else "" for match in found]
 
-    @property
+    @cached_property
     def gone(self) -> bool:
         """Return whether the topic was deleted."""
         return self.found is None
 
-    @property
+    @cached_property
     def upto(self) -> int:
         """Return the seq after which the next page begins."""
         return self.after if self.found is None else self.found.next_from_seq
 
-    @property
+    @cached_property
     def epoch(self) -> str:
         """Return the epoch of its seqs; empty if the topic no longer exists."""
         return "" if self.found is None else self.found.epoch
 
-    @property
+    @cached_property
     def caught_up(self) -> bool:
         return self.found is not None and self.found.caught_up
 
-    @property
+    @cached_property
     def head_seq(self) -> int:
         return 0 if self.found is None else self.found.head_seq
 
-    @property
+    @cached_property
     def tombstone(self) -> Tombstone | None:
         return None if self.found is None else self.found.tombstone
 
-    @property
+    @cached_property
     def begins_after(self) -> int:
         """Return the seq after which its records begin: `after`, or the one before its tombstone's `earliest_seq`."""
         return self.after if self.tombstone is None else self.tombstone.earliest_seq - 1
@@ -201,7 +202,10 @@ class Feed:
 
     def await_more(self, client: FeedReader) -> None:
         """Have the client wait for the page after its seq."""
-        self._waiting.setdefault(client.after, {})[client] = None
+        there = self._waiting.get(client.after)
+        if there is None:
+            there = self._waiting[client.after] = {}
+        there[client] = None
 
     def forget(self, client: FeedReader) -> None:
         """Remove a waiting client."""
