@@ -5,7 +5,10 @@ Milliseconds are those of a request, or of a single event.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eventd.bench.emitting import EmitRun
+from eventd.bench.messages import MessageRun
 from eventd.bench.nodes import group_of
 from eventd.bench.pouring import LoadRun
 from eventd.bench.result import UnverifiedResult
@@ -24,16 +27,23 @@ class Ingest:
     name = "ingest"
     nodes = 1
 
-    def __init__(self, to: str = "group", *, window: int = 0, websocket: bool = True) -> None:
-        """`websocket`: with a window, the client sends over one, and not in requests."""
+    def __init__(self, to: str = "group", *, window: int = 0, websocket: bool = True, under_way: int = 0) -> None:
+        """`websocket`: with a window, the client sends over one, and not in requests.
+
+        `under_way`: batches go over one as well, so many without an answer; 0: in requests.
+        """
         self._to = to
         self._window = window
         self._websocket = websocket
+        self._under_way = under_way
         self._pouring: LoadRun | EmitRun
 
     def settings(self, site: Site) -> dict[str, object]:
-        """Return further settings to show with the result: the kind of target, the window and the durability."""
-        return {"to": self._to, "window": self._window, "durability": site.wanted.durability}
+        """Return further settings to show with the result: the kind of target, the way, and the durability."""
+        found: dict[str, object] = {"to": self._to, "window": self._window, "durability": site.wanted.durability}
+        if self._under_way:
+            found["under_way"] = self._under_way
+        return found if self._websocket else {**found, "requests": True}
 
     async def prepare(self, site: Site) -> None:
         """Start the node, create the group or topic, and prepare the requests; none if a window is set."""
@@ -49,6 +59,9 @@ class Ingest:
         target = GroupTarget(site.name, node.name, site.run, wanted.size, time, named=not self._window)
         if self._window:
             self._pouring = EmitRun(node.client, target, wanted, self._window, self._websocket)
+        elif self._under_way:
+            self._pouring = MessageRun(node.client, target, replace(wanted, in_flight=1), under_way=self._under_way)
+            self._pouring.prepare()
         else:
             self._pouring = pouring(node.client, target, wanted)
 

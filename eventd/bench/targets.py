@@ -38,6 +38,7 @@ class GroupTarget:
         self.group = group
         self._named = named
         self.path = f"/api/v1/groups/{group}/events"
+        self.publish_path = f"/api/v1/groups/{group}/publish"
         self.types = [f"bench.client.t{number:03}" for number in range(types)]
         self._prefix = f"bench-{run}-"
         self._width = 29 - len(run)
@@ -75,9 +76,15 @@ class GroupTarget:
 
     def batch(self, numbers: range) -> bytes:
         """Return the body of the request that writes one entry for each number."""
+        return f'{{"brief":true,"events":[{self._rows(numbers)}]}}'.encode()
+
+    def message(self, seq: int, numbers: range) -> bytes:
+        """Return the message, for a WebSocket at `publish_path`, that writes one entry for each number."""
+        return f'{{"seq":{seq},"events":[{self._rows(numbers)}]}}'.encode()
+
+    def _rows(self, numbers: range) -> str:
         template, types = self._template, self.types
-        rows = [template % (n, types[n % len(types)], n // 250 % 250, n % 250, n) for n in numbers]
-        return f'{{"brief":true,"events":[{",".join(rows)}]}}'.encode()
+        return ",".join([template % (n, types[n % len(types)], n // 250 % 250, n % 250, n) for n in numbers])
 
     def event(self, number: int) -> NewEvent:
         """Return one event without an id, as large as those of a batch once it has an id and a time."""

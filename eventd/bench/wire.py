@@ -246,6 +246,10 @@ class NodeClient:
         head = f"{method} {self.address.prefix}{path} HTTP/1.1\r\n{self._lines}\r\nContent-Length: {len(content)}"
         return head.encode() + HEAD_END + content
 
+    def head(self, path: str) -> str:
+        """Return the head of a GET request, without the end of its last line."""
+        return f"GET {self.address.prefix}{path} HTTP/1.1\r\n{self._lines}"
+
     async def open(self, make: Callable[[], P], **where: Any) -> P:
         """Open a connection; `where`, such as a connected `sock`, replaces the node's address. Raises `Unavailable`."""
         loop = asyncio.get_running_loop()

@@ -97,6 +97,10 @@ class WebSocket(asyncio.Protocol):
         """Send a message, without waiting."""
         self._write(_BINARY, payload)
 
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame of `client_frame`, without waiting."""
+        self._transport.write(frame)
+
     def close(self) -> None:
         """End the connection: send what was written, and a close."""
         if not self._is_over:
@@ -218,15 +222,22 @@ class WebSocket(asyncio.Protocol):
             self.on_message(whole)
 
     def _write(self, kind: int, payload: bytes) -> None:
-        size = len(payload)
-        if size < 126:
-            head = bytes((_FINAL | kind, _MASKED | size))
-        elif size < 1 << 16:
-            head = bytes((_FINAL | kind, _MASKED | 126)) + size.to_bytes(2, "big")
-        else:
-            head = bytes((_FINAL | kind, _MASKED | 127)) + size.to_bytes(8, "big")
         mask = self._token(4)
-        self._transport.writelines((head + mask, masked(mask, payload)))
+        self._transport.writelines((_head(kind, len(payload)) + mask, masked(mask, payload)))
+
+
+def client_frame(payload: bytes, mask: bytes) -> bytes:
+    """Return a whole message as one frame of a client; `mask`: four random bytes."""
+    return _head(_BINARY, len(payload)) + mask + bytes(masked(mask, payload))
+
+
+def _head(kind: int, size: int) -> bytes:
+    """Return the head of a frame, without its mask."""
+    if size < 126:
+        return bytes((_FINAL | kind, _MASKED | size))
+    if size < 1 << 16:
+        return bytes((_FINAL | kind, _MASKED | 126)) + size.to_bytes(2, "big")
+    return bytes((_FINAL | kind, _MASKED | 127)) + size.to_bytes(8, "big")
 
 
 def masked(mask: bytes, payload: bytes) -> bytes | bytearray:

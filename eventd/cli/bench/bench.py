@@ -50,6 +50,17 @@ def ingest(
         bool,
         typer.Option("--requests", help="With --window: send in requests, not over a WebSocket."),
     ] = False,
+    under_way: Annotated[
+        int,
+        typer.Option(
+            "--under-way",
+            metavar="COUNT",
+            min=0,
+            max=64,
+            help="Send the batches as messages over one WebSocket, COUNT without an answer; ignores --in-flight. 0: in"
+            " requests.",
+        ),
+    ] = 0,
     durability: DurabilityOption = "full",
 ) -> Measurement:
     """Measure how many events per second a node accepts over its API, and the latency of a request."""
@@ -57,11 +68,15 @@ def ingest(
 
     if window and to == "topic":
         raise typer.BadParameter("--window emits events to a group: leave out --to topic")
+    if under_way and (window or to == "topic"):
+        raise typer.BadParameter("--under-way sends batches to a group: leave out --window and --to topic")
     if requests and not window:
         raise typer.BadParameter("--requests chooses how the client sends: it needs --window COUNT")
     if to == "group" and durability != "full":
         raise typer.BadParameter("events of a group are always flushed: --durability normal needs --to topic")
-    return Measurement(Ingest(to, window=window, websocket=not requests), {"durability": durability})
+    return Measurement(
+        Ingest(to, window=window, websocket=not requests, under_way=under_way), {"durability": durability}
+    )
 
 
 @measurement(*REMOTE, "database", load=Load(events=200_000, batch=256, in_flight=4, peer=True))
