@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from eventd.bench.wire import LOOK_SECONDS, SECONDS, LoadResult, cpu_now, nothin
 from eventd.errors import EventdError, Unavailable
 from eventd.net.exchange import NoAnswer
 from eventd.net.web_socket import ClosedSocket, UpgradeRefused, WebSocket, client_frame
+from eventd.runtime.chance import SYSTEM
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class MessageRun(LoadRun):
             events = min(events, self.wanted.events - self.ledger.count)
         message = self.target.message(next(self._numbers), self.ledger.take(0, events))
         self.sent_bytes += len(message)
-        return client_frame(message, os.urandom(4))
+        return client_frame(message, SYSTEM.token(4))
 
     async def pour(self, show: Show, words: str) -> LoadResult:
         """Send the events of the plan, or as many as fit in its duration; return the times.
@@ -45,7 +45,7 @@ class MessageRun(LoadRun):
         Raises the node's error if it refuses a message or the connection.
         """
         assert isinstance(self.target, GroupTarget)
-        socket: WebSocket = await self.client.open(partial(WebSocket, os.urandom))
+        socket: WebSocket = await self.client.open(partial(WebSocket, SYSTEM.token))
         try:
             await socket.open(self.client.head(self.target.publish_path))
         except UpgradeRefused as refused:
