@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import Final
 
 from eventd.errors import NotFound
@@ -24,18 +25,20 @@ def eviction_pace(log: EventLog) -> Pace:
     return Pace(log, size=CHUNK, least=BLOCK_RECORDS, most=2 * CHUNK)
 
 
-async def apply_retention(log: EventLog, group: str, pace: Pace) -> Eviction:
+async def apply_retention(log: EventLog, group: str, pace: Pace, *, patience: float = inf) -> Eviction:
     """Evict the events that exceed the group's retention, in small transactions; return how many, and the floor.
 
-    Events that retention keeps for a peer stay. Raises NotFound, unless the group was deleted after the first eviction.
+    Events that retention keeps for a peer stay. It rests for what others write, but no more after `patience` seconds.
+    Raises NotFound, unless the group was deleted after the first eviction.
     """
     records = upto_seq = grown = 0
+    hurries_from = log.clock.monotonic() + patience
     begun: int | None = None
     while True:
         try:
             step = await pace.write_step(
                 partial(_evict_some, name=group, now=log.clock.now()),
-                is_behind=records < KEEPS_UP * grown,
+                is_behind=records < KEEPS_UP * grown or log.clock.monotonic() >= hurries_from,
                 least=CHUNK,
             )
         except NotFound:

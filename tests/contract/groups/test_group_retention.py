@@ -22,17 +22,19 @@ T = TypeVar("T")
 
 
 class GrowingPace(Pace):
-    """After each step a client writes `growth` events. `behind`: what was said of each step."""
+    """After each step a client writes `growth` events, and `after_step` is called. `behind`: what was said of each."""
 
     def __init__(self, log: EventLog, topic: int, growth: list[int]) -> None:
         super().__init__(log, size=10, least=10, most=10)
         self.behind: list[tuple[bool, int]] = []
         self._topic = topic
         self._growth = iter(growth)
+        self.after_step: Callable[[], None] = lambda: None
 
     async def write_step(self, step: Callable[[Connection, int], T], *, is_behind: bool = False, least: int = 0) -> T:
         self.behind.append((is_behind, least))
         done = await super().write_step(step)
+        self.after_step()
         if grown := next(self._growth, 0):
             head = self._log.wakeups.head
             await self._log.append(self._topic, [draft(f"later-{head}-{number}") for number in range(grown)])
@@ -50,6 +52,16 @@ async def test_retention_rests_only_while_it_removes_more_than_clients_write(log
     known = [(0, 0), (10, 0), (20, 8), (30, 32), (40, 32), (50, 32), (60, 32), (70, 32)]
     assert pace.behind == [(removed < KEEPS_UP * written, CHUNK) for removed, written in known]
     assert [is_behind for is_behind, _ in pace.behind].count(True) == 1
+
+
+async def test_after_its_patience_a_prune_does_not_rest_any_more(log: EventLog, clock: ManualClock) -> None:
+    ledger = GroupLedger(log, clock)
+    await ledger.declare(spec="retention: {maxEvents: 1}")
+    await ledger.publish(*(draft(f"e{number}") for number in range(41)))
+    pace = GrowingPace(log, 0, [])
+    pace.after_step = lambda: clock.advance(1)
+    assert (await apply_retention(log, "g", pace, patience=2)).records == 40
+    assert [is_behind for is_behind, _ in pace.behind] == [False, False, True, True]
 
 
 @pytest.fixture

@@ -37,6 +37,9 @@ from eventd.text.arguments import as_argument
 from federation.event import is_plain
 from federation.loops import decode_path
 
+PRUNE_PATIENCE = 20.0
+"""Seconds for which a prune yields to what clients write. Then it hurries: its own client waits for a minute."""
+
 
 class IdTaken(Conflict):
     """Another event has the id of the only event of a request; `detail` names it."""
@@ -297,6 +300,7 @@ class Prune(Params):
 async def prune(services: Services, params: Prune) -> dict[str, Any]:
     group = await services.database.read(find_group, params.group)
     retention = group.retention
-    evicted = await apply_retention(services.log, group.name, eviction_pace(services.log))
+    pace = eviction_pace(services.log)
+    evicted = await apply_retention(services.log, group.name, pace, patience=PRUNE_PATIENCE)
     bounded = retention.max_events is not None or retention.max_age is not None
     return {"group": group.name, "removed": evicted.records, "evictedSeq": evicted.upto_seq, "bounded": bounded}
