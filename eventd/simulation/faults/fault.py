@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -61,6 +61,10 @@ SHARES: Final = {FaultKind.RESTORE: 0.25}
 """The shares of runs that have a kind, if it is not half of them: less is certain of what a restore may have taken."""
 MOST_RESTORES: Final = 1
 """The maximum number of restores of a machine in a run."""
+LOST_EPOCHS: Final = 0.3
+"""The share of restores that also take an epoch, which begins after the copy was made."""
+LOST_EPOCH_SECONDS: Final = (5.0, 8.0)
+"""How old the copy is then: peers must have cosigned a tree of the epoch, or nothing shows the node that it had one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,10 @@ def draw_faults(
             times = _times(stream, seconds, rate)
             if kind is FaultKind.RESTORE:
                 times = itertools.islice(times, MOST_RESTORES)
-            faults.extend(_draw(stream, kind, host, topology, at) for at in times)
+            drawn = [_draw(stream, kind, host, topology, at) for at in times]
+            if kind is FaultKind.RESTORE and drawn:
+                drawn = _with_lost_epochs(streams.of(f"lost epoch {host}"), drawn)
+            faults += drawn
     for number in range(2):
         stream = streams.of(f"aimed fault {number}")
         at = stream.uniform(0, seconds * 0.8)
@@ -122,6 +129,18 @@ def _times(stream: Stream, seconds: float, rate: float) -> Iterator[float]:
     while at < seconds:
         yield at
         at += stream.expovariate(rate)
+
+
+def _with_lost_epochs(stream: Stream, restores: list[Fault]) -> list[Fault]:
+    """Return restores of one machine, in a share of which an epoch begins between the copy and the restore."""
+    faults: list[Fault] = []
+    for restore in restores:
+        if stream.random() < LOST_EPOCHS:
+            begun = round(restore.at + stream.uniform(0.1, 1.0), 6)
+            faults.append(Fault(begun, FaultKind.EPOCH, restore.target, stream.uniform(0.05, 0.5)))
+            restore = replace(restore, amount=stream.uniform(*LOST_EPOCH_SECONDS))
+        faults.append(restore)
+    return faults
 
 
 def _draw(stream: Stream, kind: FaultKind, host: str, topology: Topology, at: float) -> Fault:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from eventd.errors import Invalid
-from eventd.simulation.faults.fault import FaultKind
+from eventd.simulation.faults.fault import LOST_EPOCH_SECONDS, LOST_EPOCHS, Fault, FaultKind
 from eventd.simulation.plan import draw_plan, plan_from_json
 from eventd.simulation.world.topology import SHAPES, PlannedLink, Topology
 
@@ -79,3 +79,14 @@ def test_events_reach_the_nodes_behind_a_relay_only() -> None:
     topology = Topology("chain", ["a", "b", "c", "d"], links)
     assert topology.reached("a") == {"a", "b", "c"}
     assert topology.reached("c") == {"c", "d"}
+
+
+def test_some_restores_take_an_epoch_that_began_after_the_copy() -> None:
+    def takes_an_epoch(restore: Fault, faults: list[Fault]) -> bool:
+        epochs = [each.at for each in faults if (each.kind, each.target) == (FaultKind.EPOCH, restore.target)]
+        return restore.amount > LOST_EPOCH_SECONDS[0] and any(restore.at < at <= restore.at + 1 for at in epochs)
+
+    plans = [draw_plan(seed).faults for seed in range(200)]
+    restores = [(each, faults) for faults in plans for each in faults if each.kind == FaultKind.RESTORE]
+    share = sum(takes_an_epoch(each, faults) for each, faults in restores) / len(restores)
+    assert LOST_EPOCHS / 2 < share < LOST_EPOCHS * 1.5
