@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from socket import SO_SNDBUF, SOL_SOCKET
 from typing import Any
 
 import pytest
@@ -242,6 +243,8 @@ async def test_a_client_that_reads_no_answers_is_not_read_any_further(
     async with connect_publisher(server) as socket:
         transport: Any = socket.socket._writer.transport
         transport.pause_reading()
+        await until(lambda: bool(opened), "the node to serve it")
+        opened[0]._stream._transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 32 << 10)
         taken = event("a", id="taken")
         sent = 0
 
@@ -257,6 +260,7 @@ async def test_a_client_that_reads_no_answers_is_not_read_any_further(
         transport.resume_reading()
         seen = [await socket.answer() for _ in range(10)]
         assert [each["seq"] for each in seen] == [*range(10)]
+        transport.abort()  # the end of all that is under way would take seconds
 
 
 async def test_large_messages_use_the_memory_for_bodies_until_they_are_answered(start_server: StartServer) -> None:
