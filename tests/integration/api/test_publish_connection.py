@@ -291,6 +291,25 @@ async def test_a_message_that_does_not_end_in_time_ends_its_connection(
         assert await socket.heard() is None
 
 
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [(b"\x82\xff" + (1 << 30).to_bytes(8, "big") + bytes(4), 1009), (b"\x82\x05hello", 1002), (b"\xf2\x80abcd", 1002)],
+    ids=["too large", "not masked", "reserved bits"],
+)
+async def test_a_frame_that_no_client_may_send_ends_the_connection_after_the_answers(
+    server: Server, caplog: pytest.LogCaptureFixture, frame: bytes, code: int
+) -> None:
+    async with connect_publisher(server) as socket:
+        await socket.send(1, event("a"))
+        assert (await socket.answer())["seq"] == 1
+        transport: Any = socket.socket._writer.transport
+        transport.write(frame)
+        assert await socket.heard() is None
+        assert socket.socket.close_code == code
+    await until(lambda: not server.v0.serving.concurrency.streams.taken, "the place to be free")
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_connections_count_among_the_streams_of_their_key(start_server: StartServer) -> None:
     server = await start_server(max_sse_connections_per_key=1)
     async with connect_publisher(server):

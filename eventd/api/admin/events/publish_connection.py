@@ -144,6 +144,8 @@ class PublishConnection:
             async for message in self._socket:
                 if self._ending is not None or self._messages.refusal is not None:
                     break  # the memory of this message may already belong to another
+                if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                    break  # it broke the protocol, or was too large, and the connection is closed already
                 await self._hear(message, self._messages.take())
                 await self._stream.drain()  # a client that does not read answers gets no more of them
         except ConnectionError:
