@@ -22,11 +22,11 @@ from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
 from eventd.log.history.hints import delete_hints
 from eventd.log.history.refuted import delete_refuted
 from eventd.log.history.trees import Tree, find_open_tree
-from eventd.log.retention.gone_ids import GoneEvents, delete_gone, mark_gone
+from eventd.log.retention.gone_ids import Expiries, adjoining, delete_gone, mark_gone, read_gone
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch
-from federation.event import content_digests, expiry_micros, is_alive, read_ids, read_outlines
+from federation.event import expiry_micros, is_alive, read_outlines
 
 CHUNK = 2 * BLOCK_RECORDS
 """Records of a step where clients write as much as the node can take: the two take turns, and one step must evict more
@@ -198,10 +198,7 @@ def _first_alive(rest: Block | None, now: int) -> int | None:
 
 def _delete_ids(conn: Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
     """Delete the event ids of these blocks' records, for a deleted topic; return the notes, without losses."""
-    removed = sum(
-        delete_gone(conn, topic.id, block.position, read_ids("\n".join(block.bodies()).encode()))
-        for block in going.blocks
-    )
+    removed = sum(delete_gone(conn, topic.id, blocks) for blocks in adjoining(going.blocks))
     return PrefixNotes(_records(going), ids=removed, undelivered=going.undelivered)
 
 
@@ -216,17 +213,19 @@ def _note_losses(conn: Connection, topic: TopicRow, going: _Prefix, now: int, ex
     """
     lost: list[Loss] = []
     removed = 0
-    for block in going.blocks:
-        bodies = block.bodies()
-        expiries = None if block.expires_first is None else [*map(expiry_micros, read_outlines(bodies))]
-        lines = "\n".join(bodies).encode()
-        gone = GoneEvents(block.position, read_ids(lines), content_digests(lines.split(b"\n")), expiries)
-        removed += mark_gone(conn, topic.id, gone, now)
-        lost += _losses(block, expiries, now, expired)
+    for blocks in adjoining(going.blocks):
+        expiries = [*map(_expiries_of, blocks)]
+        removed += mark_gone(conn, topic.id, read_gone(blocks, expiries), now)
+        for block, times in zip(blocks, expiries, strict=True):
+            lost += _losses(block, times, now, expired)
     return PrefixNotes(_records(going), lost, removed, undelivered=going.undelivered)
 
 
-def _losses(block: Block, expiries: Sequence[int | None] | None, now: int, expired: int) -> Iterator[Loss]:
+def _expiries_of(block: Block) -> Expiries:
+    return None if block.expires_first is None else [*map(expiry_micros, read_outlines(block.bodies()))]
+
+
+def _losses(block: Block, expiries: Expiries, now: int, expired: int) -> Iterator[Loss]:
     """Yield the unexpired records of a block as losses; the reason is `ttl` up to the seq `expired`, then `cap`.
 
     `expiries`: those of its records; None: none expires.

@@ -1,18 +1,20 @@
-"""Marks the ids of evicted events, those of a block in one statement: the only writer of their digests.
+"""Marks the ids of evicted events, those of a block or of many small ones in one statement: the only writer of their
+digests.
 
 A statement for each event would take three times as long, and give the interpreter lock away each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
+from eventd.log.core.blocks import BLOCK_RECORDS, Block
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import compares_bytes, execute, fetch, listed_in, number_in
-from federation.event import DIGEST_BYTES
+from federation.event import DIGEST_BYTES, content_digests, read_ids
 
 _SPARSE: Final = 2
 """A range of ids is updated as a whole if it holds at most so many times the ids of the block."""
@@ -22,16 +24,52 @@ _NEVER: Final = -(1 << 62)
 """Stands for no expiry, where each event has one of `_TIME_DIGITS`."""
 
 
-class GoneEvents(NamedTuple):
-    """Evicted events at consecutive positions from `first` on.
+_SPAN: Final = 2 * BLOCK_RECORDS
+"""Positions of the events that are marked together."""
 
-    `digests` has those of their contents, one after the other. `expiries` is None if none expires.
+Expiries = Sequence[int | None] | None
+"""Those of the events of a block; None: none expires."""
+
+
+class GoneEvents(NamedTuple):
+    """Evicted events of a topic at positions from `first` to `last`, between which may be others of other topics.
+
+    `digests` and `expiries` have a place for each position; the latter is None if none of the events expires.
     """
 
     first: int
+    last: int
     ids: Sequence[str]
     digests: bytes
-    expiries: Sequence[int | None] | None
+    expiries: Expiries
+
+
+def adjoining(blocks: Sequence[Block]) -> Iterator[list[Block]]:
+    """Yield the blocks, those of a short range of positions together: events that came singly are a block each."""
+    some: list[Block] = []
+    for block in blocks:
+        if some and block.last - some[0].position >= _SPAN:
+            yield some
+            some = []
+        some.append(block)
+    if some:
+        yield some
+
+
+def read_gone(blocks: Sequence[Block], expiries: Sequence[Expiries]) -> GoneEvents:
+    """Return the events of adjoining blocks of a topic, with the expiries of each block."""
+    lines = "\n".join([body for block in blocks for body in block.bodies()]).encode()
+    digests = content_digests(lines.split(b"\n"))
+    places = bytearray()
+    times: list[int | None] = []
+    at, taken = blocks[0].position, 0
+    for block, each in zip(blocks, expiries, strict=True):
+        others, end = block.position - at, taken + DIGEST_BYTES * block.records
+        places += bytes(DIGEST_BYTES * others) + digests[taken:end]
+        times += [*[None] * others, *(each or [None] * block.records)]
+        at, taken = block.last + 1, end
+    expires = any(each is not None for each in expiries)
+    return GoneEvents(blocks[0].position, at - 1, read_ids(lines), bytes(places), times if expires else None)
 
 
 def mark_gone(conn: Connection, topic_id: int, gone: GoneEvents, now: int) -> int:
@@ -39,7 +77,7 @@ def mark_gone(conn: Connection, topic_id: int, gone: GoneEvents, now: int) -> in
 
     Their digests and expiries are stored. The head must be locked.
     """
-    first, ids, digests, expiries = gone
+    first, last, ids, digests, expiries = gone
     expiry, times = "NULL", list[object]()
     if expiries is not None:
         expiry = f"nullif({number_in(conn, f'{_TIME_DIGITS} * (position - ?)', _TIME_DIGITS)}, {_NEVER})"
@@ -51,18 +89,21 @@ def mark_gone(conn: Connection, topic_id: int, gone: GoneEvents, now: int) -> in
         f"UPDATE event_ids SET gone_at = ?, expires_at = {expiry},"
         f" digest = substr(?, CAST(1 + {DIGEST_BYTES} * (position - ?) AS INTEGER), {DIGEST_BYTES})"
         f" WHERE topic_id = ? AND {which} AND position BETWEEN ? AND ?",
-        (now, *times, digests, first, topic_id, *values, first, first + len(ids) - 1),
+        (now, *times, digests, first, topic_id, *values, first, last),
     )
 
 
-def delete_gone(conn: Connection, topic_id: int, first: int, ids: Sequence[str]) -> int:
-    """Delete the ids of records at consecutive positions from `first` on, if they are still theirs; return how many
-    are."""
+def delete_gone(conn: Connection, topic_id: int, blocks: Sequence[Block]) -> int:
+    """Delete the ids of the events of adjoining blocks, if they are still those of these records; return how many are.
+
+    Only for deleted topics: eviction from a topic in use keeps the ids.
+    """
+    ids = read_ids("\n".join([body for block in blocks for body in block.bodies()]).encode())
     which = listed_in(conn, "event_id")
     return execute(
         conn,
         f"DELETE FROM event_ids WHERE topic_id = ? AND {which} AND position BETWEEN ? AND ?",
-        (topic_id, _listed(ids), first, first + len(ids) - 1),
+        (topic_id, _listed(ids), blocks[0].position, blocks[-1].last),
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.scan import read_block
 from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.retention.gone_ids import GoneEvents, delete_gone, mark_gone
 from eventd.log.topics.deleted_topics import clear_deleted, delete_topic
@@ -78,7 +79,7 @@ async def test_ids_among_many_others_are_marked_one_by_one(log: EventLog, databa
     topic = await log.topic("group:g")
     await log.append(topic, [draft("a"), draft("z")])
     await log.append(topic, [draft(f"k{number}") for number in range(9)])
-    gone = GoneEvents(1, ["a", "z"], bytes(range(32)), [None, NOW])
+    gone = GoneEvents(1, 2, ["a", "z"], bytes(range(32)), [None, NOW])
     assert await database.write(mark_gone, topic, gone, NOW) == 2
     known = {row.event_id: row for row in await database.read(read_known, topic)}
     assert known["a"] == Known("a", 1, NOW, None, bytes(range(16)))
@@ -90,8 +91,9 @@ async def test_an_id_that_has_a_later_record_is_not_marked_and_not_deleted(log: 
     topic = await log.topic("group:g")
     await log.append(topic, [draft("a", expires=NOW + SECOND), draft("b")])
     await log.append(topic, [draft("a", expires=NOW + 2 * SECOND)])
-    assert await database.write(mark_gone, topic, GoneEvents(1, ["a", "b"], bytes(32), None), NOW) == 1
-    assert await database.write(delete_gone, topic, 1, ["a", "b"]) == 1
+    assert await database.write(mark_gone, topic, GoneEvents(1, 2, ["a", "b"], bytes(32), None), NOW) == 1
+    first = (await database.read(read_block, 1),)
+    assert await database.write(delete_gone, topic, first) == 1
     assert await database.read(read_known, topic) == [Known("a", 3, None, None, None)]
 
 
