@@ -152,7 +152,7 @@ class Writer:
     def _write_in_loop(
         self, run: _GroupWrite, work: Callable[[Connection], CommitResult]
     ) -> Future[CommitResult] | None:
-        """Write in this thread, and return the completed future; None if another process has locked the database."""
+        """Write in this thread, and return the completed future; None if it has to be written in the other."""
         done = self._database.write_here(work, durable=run.durable)
         self._budget.note_loop(self._clock.monotonic() - run.begun)
         if done is None:
@@ -196,7 +196,7 @@ class Writer:
     def _deliver_results(self, run: _GroupWrite, committed: CommitResult, *, flushed: bool) -> None:
         seconds = self._clock.monotonic() - run.begun
         run.spent.flush = seconds - run.spent.append
-        if flushed and not run.in_loop:
+        if flushed and not run.in_loop and not self._database.is_checkpointing:
             self._budget.note_flush(run.spent.flush)
         sizes = [(block.records, block.bytes) for block in committed.blocks]
         self.work.done(sizes, run.spent.flush if flushed else None)

@@ -93,6 +93,8 @@ class Database:
         self._run_here = stand_in(self._writer)
         self._unfinished: deque[Future[Any]] = deque()  # the writer thread's, in order
         self._checkpoints_apart = False
+        self.is_checkpointing = False
+        """Whether `checkpoint` is under way, during which flushes of the disk take longer."""
         self._is_closed = False
         self._readers = threads(READERS, "eventd-reader", self._reading.keep)
         self._delivering = threads(READERS, "eventd-delivery", self._reading.keep)
@@ -129,7 +131,7 @@ class Database:
         """Run the block as one write transaction in this thread, committed at its end.
 
         If it is not `durable`, the commit reaches the disk a little later, or with the next durable one. Unless it
-        `waits` for locks of other processes, it fails at once if one is held (SQLite).
+        `waits`, it fails at once if another process holds a lock, or the log has to be written again (SQLite).
         """
         turn = nullcontext() if self._writer_lock is None else self._writer_lock.hold()
         with turn, translated(self._label), self._writing.use() as conn, self._failed_sync.noted():
@@ -139,6 +141,8 @@ class Database:
                 if self.kind != "sqlite" and not durable:
                     conn.driver.execute("SET LOCAL synchronous_commit = off")
                 if self._failed_sync.is_due:
+                    if not waits:  # a flush has failed in another thread just now
+                        raise _WriterNeeded
                     self.file_guard.require()
                     self._failed_sync.rewrite_log(self._label)
                 yield conn
@@ -177,13 +181,13 @@ class Database:
     def may_write_here(self) -> bool:
         """Return whether `write_here` may be called: on SQLite, while the writer thread has nothing to do.
 
-        Also, no transaction must contain a checkpoint or write the log again, and no other process of the node may
-        write constantly: both would take long.
+        Also, no checkpoint must be under way, in a transaction or beside it, no transaction must write the log again,
+        and no other process of the node may write constantly: all of these take long.
         """
         while self._unfinished and self._unfinished[0].done():
             self._unfinished.popleft()
         return (
-            not (self._unfinished or self._is_closed or self._failed_sync.is_due)
+            not (self._unfinished or self._is_closed or self.is_checkpointing or self._failed_sync.is_due)
             and self._checkpoints_apart
             and self._writer_lock is None
             and self._writing.has_one_thread
@@ -192,8 +196,9 @@ class Database:
     def write_here(self, fn: Callable[[Connection], T], *, durable: bool = True) -> Future[T] | None:
         """Run `fn` as `start_write` does, but in this thread, which is that of the loop; return its completed future.
 
-        Danger: everything else in this thread waits for it, and for its flush. It does not wait for locks: returns
-        None, and nothing is written, if another process has one. Call it only while `may_write_here`.
+        Danger: everything else in this thread waits for it, and for its flush. It waits for nothing else: returns
+        None, and nothing is written, if another process has a lock, or the log has to be written again. Call it only
+        while `may_write_here`.
         """
         done: Future[T] = Future()
 
@@ -204,7 +209,7 @@ class Database:
         try:
             done.set_result(self._run_here(job))
         except BaseException as error:  # as in the writer thread: the future tells it
-            if _is_locked(error):
+            if isinstance(error, _WriterNeeded) or _is_locked(error):
                 return None
             done.set_exception(error)
         return done
@@ -275,14 +280,18 @@ class Database:
         The writer thread hardly waits for readers then, because appends wait for the writer thread, and a backup may
         read one snapshot for a long time.
         """
-        size = await asyncio.to_thread(self.wal_bytes)
-        if size > patient_bytes:
-            await asyncio.wrap_future(self._readers.submit(self._pragma, self._reading, "wal_checkpoint(PASSIVE)"))
-        if size > urgent_bytes:
-            self.restarts += 1
-            await asyncio.wrap_future(self._submit(self._pragma, self._writing, "wal_checkpoint(RESTART)", 0.05))
-        if self._head_file is not None:
-            await asyncio.wrap_future(self._readers.submit(self._head_file.flush))
+        self.is_checkpointing = True
+        try:
+            size = await asyncio.to_thread(self.wal_bytes)
+            if size > patient_bytes:
+                await asyncio.wrap_future(self._readers.submit(self._pragma, self._reading, "wal_checkpoint(PASSIVE)"))
+            if size > urgent_bytes:
+                self.restarts += 1
+                await asyncio.wrap_future(self._submit(self._pragma, self._writing, "wal_checkpoint(RESTART)", 0.05))
+            if self._head_file is not None:
+                await asyncio.wrap_future(self._readers.submit(self._head_file.flush))
+        finally:
+            self.is_checkpointing = False
 
     def wal_bytes(self) -> int:
         """Return the size of SQLite's write-ahead log in bytes; 0 without one, as on Postgres."""
@@ -313,6 +322,10 @@ class Database:
             self._writer_lock.close()
         if self._head_file is not None:
             self._head_file.close()
+
+
+class _WriterNeeded(Exception):
+    """A transaction has to run in the writer thread, because it will take long."""
 
 
 def _configure(conn: Connection, durable: bool, waits: bool) -> None:

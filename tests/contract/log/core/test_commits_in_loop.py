@@ -204,8 +204,17 @@ async def test_after_a_failed_flush_the_writer_thread_writes_the_log_again(
     assert failed is not None
     assert isinstance(failed.exception(), DatabaseUnavailable)
     assert not database.may_write_here
+    assert database.write_here(lambda _: None) is None, "it would write the log again"
     await trusted.log.append(trusted.topic, [draft("a")])
     assert (await trusted.in_loop(), database.may_write_here) == ([False], True)
+
+
+async def test_the_loop_commits_nothing_during_a_checkpoint(trusted: Trusted, database: Database) -> None:
+    checkpoint = asyncio.create_task(database.checkpoint(patient_bytes=0))
+    await asyncio.sleep(0)
+    assert not database.may_write_here
+    await checkpoint
+    assert database.may_write_here
 
 
 async def test_a_write_that_was_given_up_hides_none_that_runs(trusted: Trusted, database: Database) -> None:
