@@ -14,8 +14,8 @@ import pytest
 from eventd.api.keys.api_key import ANYONE
 from eventd.api.keys.valid_keys import Keys
 from eventd.client import ONCE, Client, ClientTlsConfig, Lost
-from eventd.client.values import Batch, NewRecord
-from eventd.errors import Forbidden, Invalid, SettingsError, Unauthorized
+from eventd.client.values import Batch, NewEvent, NewRecord
+from eventd.errors import Forbidden, Invalid, NotFound, SettingsError, Unauthorized
 from eventd.settings.loading import load
 from eventd.testing import until
 from eventd.tls.files import CertificateUnusable
@@ -57,6 +57,10 @@ async def test_requests_and_streams(sites: MakeSites, ca: Authority) -> None:
             batch = await anext(sights)
         assert isinstance(batch, Batch)
         assert [record.data for record in batch.records] == [{"n": 1}]
+        async with client.publisher("lab") as publisher:
+            with pytest.raises(NotFound, match="EventGroup lab is not declared"):
+                await publisher.emit(NewEvent("t"))
+        assert publisher._channel.is_on, "the node has answered the request for a WebSocket"
 
 
 @pytest.mark.parametrize(
@@ -67,18 +71,23 @@ async def test_requests_and_streams(sites: MakeSites, ca: Authority) -> None:
         (lambda ca: ClientTlsConfig(pins=frozenset([ca.issue("another").pin])), "tls_wrong_pin"),
     ],
 )
-@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("way", ["request", "stream", "websocket"])
 async def test_a_node_that_is_not_the_right_one_gets_no_request(
-    sites: MakeSites, ca: Authority, tls: object, reason: str, streams: bool, monkeypatch: pytest.MonkeyPatch
+    sites: MakeSites, ca: Authority, tls: object, reason: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = await serve(sites, ca)
     declared = tls(ca)  # type: ignore[operator]
     asked: list[str] = []
     monkeypatch.setattr(Keys, "identify", lambda _keys, authorization: asked.append(authorization) or ANYONE)
-    async with Client(address(site), "a key that must not leave", tls=declared, retry=ONCE) as client:
-        call = anext(aiter(client.watch({"t": 0}))) if streams else client.reach()
+    client = Client(address(site), "a key that must not leave", tls=declared, retry=ONCE)
+    async with client, client.publisher("lab") as publisher:
+        calls = {
+            "request": client.reach,
+            "stream": lambda: anext(aiter(client.watch({"t": 0}))),
+            "websocket": lambda: publisher.emit(NewEvent("t")),
+        }
         with pytest.raises(Lost, match=reason):
-            await call
+            await calls[way]()
     assert asked == []
     heard = "routerd_eventd_listener_connections"
     await until(lambda: site.running.metrics.registry.get_sample_value(heard, {"group": ""}) == 0, "no connection left")
