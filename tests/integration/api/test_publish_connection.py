@@ -310,6 +310,24 @@ async def test_a_frame_that_no_client_may_send_ends_the_connection_after_the_ans
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+async def test_an_internal_error_is_answered_with_its_incident_and_the_next_message_is_stored(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        monkeypatch.undo()
+        raise ZeroDivisionError
+
+    async with connect_publisher(server) as socket:
+        monkeypatch.setattr(publish_connection, "prepare", fail)
+        await socket.send(1, event("a"))
+        told = await socket.answer()
+        assert (told["seq"], told["status"], told["error"]["code"]) == (1, 500, "internal")
+        (line,) = [record for record in caplog.records if record.message == "message failed"]
+        assert vars(line)["incident"] in told["error"]["message"]
+        await socket.send(2, event("b"))
+        assert (await socket.answer())["counts"]["new"] == 1
+
+
 async def test_connections_count_among_the_streams_of_their_key(start_server: StartServer) -> None:
     server = await start_server(max_sse_connections_per_key=1)
     async with connect_publisher(server):
