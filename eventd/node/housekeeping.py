@@ -9,6 +9,7 @@ from functools import partial
 from eventd.ingress.refusal_counter import RefusalCounter
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
+from eventd.log.core.id_merges import merge_ids
 from eventd.log.cursors.dead_letters import recount_dead_letters
 from eventd.log.topics.limits import clear_ephemeral
 from eventd.node.attempt import attempt
@@ -22,6 +23,8 @@ from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection
 from eventd.store.rows.leases import release_leases
 
+MERGE_SECONDS = 0.1
+"""Seconds between two rounds of merges of ids: meanwhile a busy node writes some runs more."""
 CHECKPOINT_SECONDS = 0.5
 """Seconds between two checkpoints of SQLite's write-ahead log."""
 
@@ -62,18 +65,28 @@ class Housekeeping:
         await self.refusals.write(self._log, ends=True)
 
     def chores(self, groups: Callable[[], Iterable[GroupConfig]]) -> dict[str, Chore]:
-        """Return the chores of this process by name: `refusals`, and in the node's first process those of the node."""
-        refusals: dict[str, Chore] = {"refusals": partial(self.refusals.write_for_ever, self._log)}
+        """Return the chores of this process by name: `refusals`, `ids`, and in the node's first process the node's."""
+        everywhere: dict[str, Chore] = {
+            "refusals": partial(self.refusals.write_for_ever, self._log),
+            "ids": self.merge_ids_for_ever,
+        }
         if not self._share.is_first:
-            return refusals
+            return everywhere
         return {
-            **refusals,
+            **everywhere,
             "retention": partial(self._retention.apply_for_ever, groups),
             "deleted topics": self._retention.remove_deleted_for_ever,
             "sweep": self._retention.sweep_for_ever,
             "checkpoint": self.checkpoint_for_ever,
             "measure": partial(self._gauges.run_for_ever, groups),
         }
+
+    async def merge_ids_for_ever(self) -> None:
+        """Merge the runs of ids that this process writes, whenever it has written some, until cancelled."""
+        while True:
+            await self._log.unmerged.wait()
+            await attempt("ids", merge_ids(self._log))
+            await self._log.clock.sleep(MERGE_SECONDS)
 
     async def checkpoint_for_ever(self) -> None:
         """Checkpoint SQLite's write-ahead log regularly, outside of the appends, until cancelled."""

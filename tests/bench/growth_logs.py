@@ -22,6 +22,8 @@ from eventd.log.cursors.steps import Step, apply_step
 from eventd.resources.group_configuration import topic_of
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Connection, Database
+from eventd.store.ids.filters import IdFilter
+from eventd.store.ids.merging import end_merge, extend_filter, merge_some
 from eventd.store.rows.links import StoredMark, write_mark
 from eventd.store.schema.migrations import upgrade
 from federation.event import Event, encode, from_micros, normalise
@@ -153,17 +155,30 @@ def _fill_one(database: Database, events: int, shape: Shape, path: str) -> int:
     """Migrate and fill a database; return the topic's id. Raises RuntimeError if it does not hold what it should."""
     database.write_now(upgrade, now=SystemClock().now())
     topic = database.write_now(ensure_topic, topic_of(GROUP), SystemClock().now())
-    for numbers in _portions(events, shape):
+    for numbers in _portions(events, shape, in_runs=database.path is not None):
         database.write_now(_append, topic, shape.drafts(numbers, path=path))
+        _merge(database)
     if (last := database.read_now(read_head).last) != events:
         raise RuntimeError(f"{database.label()} holds {last} events and not {events}")
     return topic
 
 
-def _portions(events: int, shape: Shape) -> Iterator[range]:
+def _merge(database: Database) -> None:
+    """Merge the runs of ids, as a node does while it works."""
+    while (step := database.write_now(merge_some)).worked:
+        if step.complete is not None:
+            made = IdFilter.sized(step.complete.entries)
+            after: bytes | None = b""
+            while after is not None:
+                after = database.read_now(extend_filter, step.complete, made, after)
+            database.write_now(end_merge, step.complete, made)
+
+
+def _portions(events: int, shape: Shape, *, in_runs: bool) -> Iterator[range]:
+    """Yield the numbers of the events of each transaction. `in_runs`: random ids go to sorted runs, as on SQLite."""
     first = 0
     while first < events:
-        step = SORTED if shape.ids == "random" and first >= UNSORTED else FILLED
+        step = SORTED if shape.ids == "random" and first >= UNSORTED and not in_runs else FILLED
         yield range(first, min(first + step, events))
         first += step
 

@@ -11,20 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from eventd.log.core.blocks import Block, pack
 from eventd.log.core.id_conflicts import IdConflict, Origin, note_conflicts
 from eventd.log.core.scan import blocks_at, pick_readable
 from eventd.log.core.values import NEVER, AppendResult, Drafts, LeafRun, Outcome
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import bulk_insert, execute_many, fetch, fetch_in, insert_numbered
+from eventd.store.engine.statements import bulk_insert, execute_many, fetch, fetch_in
+from eventd.store.ids.known import IDS, make_rows, read_ids_of, store_ids
 from federation.digest import digest
 from federation.event import content_digest, content_of, expiry_micros, read_outlines
 from federation.lines import size_of
 
-IDS: Final = ("topic_id", "event_id", "position")
-"""The columns that are set in the row of a new event id; the others are null."""
 _TIMES_DIFFER = 14
 """By how many characters the sizes of two otherwise equal events can differ: each of their two times may have a
 fraction of a second."""
@@ -68,6 +67,7 @@ class Placement(NamedTuple):
     results: list[AppendResult]
     next_position: int
     blocks: list[Block]
+    wrote_run: bool = False
 
 
 def place_new(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
@@ -81,9 +81,9 @@ def place_new(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_
         results.append(AppendResult([Outcome.NEW] * len(unit), range(position, position + len(unit))))
         position += len(unit)
     ids = units[0].event_ids if len(units) == 1 else [*chain.from_iterable(unit.event_ids for unit in units)]
-    insert_numbered(conn, "event_ids", IDS, topic_id, ids, next_position)
+    wrote_run = store_ids(conn, topic_id, ids, next_position)
     made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
-    return Placement([*_with_runs(results, made)], position, made)
+    return Placement([*_with_runs(results, made)], position, made, wrote_run)
 
 
 def place(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_position: int, now: int) -> Placement:
@@ -239,13 +239,12 @@ def _take_copies(unit: Drafts, known: dict[str, int], position: int) -> tuple[Ap
 
 def read_known(conn: Connection, topic_id: int, drafts: Sequence[Candidate]) -> dict[str, KnownId]:
     """Return a `KnownId` for each event id of the drafts that the topic has already, by event id."""
-    sql = "SELECT event_id, position, gone_at, expires_at, digest FROM event_ids WHERE topic_id = ? AND event_id {in}"
-    found = fetch_in(conn, sql, (topic_id,), [draft.event_id for draft in drafts])
+    found = read_ids_of(conn, topic_id, [draft.event_id for draft in drafts])
     sizes: dict[str, list[int]] = {}
     for draft in drafts:
         sizes.setdefault(draft.event_id, []).append(size_of(draft.body))
-    known = {row[0]: KnownId(row[1], row[3], None, row[4]) for row in found}
-    for block, places in blocks_at(conn, [row[1] for row in found if row[2] is None]):
+    known = {event_id: KnownId(row.position, row.expires_at, None, row.digest) for event_id, row in found.items()}
+    for block, places in blocks_at(conn, [row.position for row in found.values() if row.gone_at is None]):
         for record in pick_readable(block, places):
             before = known.get(record.event_id)
             if before is None or before.position != record.position or record.topic_id != topic_id:
@@ -315,6 +314,7 @@ class _Placer:
         if not self._units:
             return []
         bulk_insert(conn, "event_ids", IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
+        make_rows(conn, self._topic_id, [*self._moved, *self._replaced])
         execute_many(
             conn,
             "UPDATE event_ids SET first_position = coalesce(first_position, position), position = ?, digest = NULL,"

@@ -58,6 +58,7 @@ class Transaction:
         self.coming: Counter[int] = Counter()  # drafts of the units admitted so far, by topic id
         self.blocks: list[Block] = []  # the placed drafts; `finish` may place more, from `next_position` on
         self.record_bytes = 0  # bytes of bodies added to topics of records
+        self.wrote_run = False  # ids were stored as a sorted run
 
     @property
     def next_position(self) -> int:
@@ -152,6 +153,7 @@ class CommitResult:
     """The results of a transaction's units in order, errors included, and the blocks that the transaction appended.
 
     `head` is the head before these blocks; `record_bytes` are the bytes of data and meta in those of topics of records.
+    `wrote_run`: ids were stored as a sorted run, which should be merged with others.
     `must_flush`: results may only be returned after the flush, even if no unit is durable. `is_marked`: the head says
     that commits may be lost.
     """
@@ -163,6 +165,7 @@ class CommitResult:
         self.must_flush = False
         self.is_marked = False
         self.record_bytes = 0
+        self.wrote_run = False
 
     @property
     def last(self) -> int:
@@ -316,7 +319,7 @@ def _write(
     for index in admitted:
         results[index] = units[index].finish(tx, appended.get(index, AppendResult((), ())))
     done = CommitResult(head, results, tx.blocks)
-    done.must_flush, done.record_bytes = tx.must_flush, tx.record_bytes
+    done.must_flush, done.record_bytes, done.wrote_run = tx.must_flush, tx.record_bytes, tx.wrote_run
     return done
 
 
@@ -336,6 +339,7 @@ def _place(
         appended.update(zip(indexes, placed.results, strict=True))
         position = placed.next_position
         tx.blocks += placed.blocks
+        tx.wrote_run = tx.wrote_run or placed.wrote_run
         if alike[0].of_records:
             tx.record_bytes += sum(block.bytes for block in placed.blocks)
     return appended

@@ -72,6 +72,8 @@ class EventLog:
         """Trees in which this process may not sign yet: their database may be an older copy, and then leaves move."""
         self.tree_origins: dict[int, str] = {}
         """The origin lines of trees by their ids, which are never used again."""
+        self.unmerged = asyncio.Event()
+        """Set when this process has written sorted runs of ids, which should be merged with others."""
         self.count_blocks: Callable[[Sequence[Block]], None] | None = None
         """Called with the blocks that each commit of this process has appended, once they are committed."""
         self.epoch_begun: Callable[[], None] | None = None
@@ -111,6 +113,8 @@ class EventLog:
         self._acknowledge(done.last)
         if self.count_blocks is not None:
             self.count_blocks(done.blocks)
+        if done.wrote_run:
+            self.unmerged.set()
         self.tail.add(done.head, done.blocks)
         families = done.families() if self.wakeups.needs_families else None
         topics = done.topics()

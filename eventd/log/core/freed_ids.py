@@ -8,7 +8,8 @@ from eventd.log.core.blocks import Block, unpack_readable
 from eventd.log.core.head import lock_head
 from eventd.log.core.scan import blocks_at, scan_back
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute, fetch
+from eventd.store.engine.statements import execute
+from eventd.store.ids.known import make_rows, read_ids_of
 from federation.event import written
 
 
@@ -19,6 +20,7 @@ def free_id(conn: Connection, topic_id: int, event_id: str, position: int) -> bo
     Locks the head, because an append in another process may just have read the id.
     """
     lock_head(conn)
+    make_rows(conn, topic_id, [event_id])
     which, params = "topic_id = ? AND event_id = ? AND position = ?", (topic_id, event_id, position)
     stored = execute(conn, f"DELETE FROM event_ids WHERE {which} AND gone_at IS NULL", params)
     # The topic counts the ids that have a stored record: of an evicted one, retention has subtracted it already.
@@ -34,10 +36,10 @@ def find_records(
     Only those from the first record on that the id leads to. Stops after reading `most` records; then it returns what
     it found, and the event's first record.
     """
-    which = "topic_id = ? AND event_id = ? AND position >= ? AND gone_at IS NULL"
-    sql = f"SELECT coalesce(first_position, position) FROM event_ids WHERE {which}"
+    known = read_ids_of(conn, topic_id, [event_id]).get(event_id)
     places: list[int] = []
-    for (first,) in fetch(conn, sql, (topic_id, event_id, position)):
+    if known is not None and known.position >= position and known.gone_at is None:
+        first = known.position if known.first_position is None else known.first_position
         text = written(event_id)
         for block in scan_back(conn, topic_id, first - 1, position + 1):
             if most is not None and position - block.position > most:
@@ -52,6 +54,7 @@ def give_back_id(conn: Connection, topic_id: int, event_id: str, position: int, 
 
     False: the id is that of another record. The head must be locked.
     """
+    make_rows(conn, topic_id, [event_id])
     sql = (
         "UPDATE event_ids SET position = ?, first_position = CASE WHEN first_position < ? THEN first_position END"
         " WHERE topic_id = ? AND event_id = ? AND position = ? AND gone_at IS NULL"

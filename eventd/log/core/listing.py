@@ -14,7 +14,8 @@ from eventd.log.core.scan import outlines, outlines_back, read_block, scan, scan
 from eventd.log.core.values import Record
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import fetch, fetch_in
+from eventd.store.engine.statements import fetch
+from eventd.store.ids.known import read_ids_from, read_ids_of
 from federation.event import DECODER, is_alive, written
 
 OUTLINES = 32
@@ -170,8 +171,8 @@ def _blocks(conn: Connection, ask: EventQuery) -> Iterator[Block]:
     end = read_head(conn).next_position if ask.before is None else ask.before
     if ask.event_id:
         of = ask.topic_id, ask.event_id
-        sql = "SELECT position FROM event_ids WHERE topic_id = ? AND event_id = ? AND gone_at IS NULL"
-        found = [row[0] for row in fetch(conn, sql, of)]
+        known = read_ids_of(conn, ask.topic_id, [ask.event_id]).values()
+        found = [row.position for row in known if row.gone_at is None]
         if ask.refuted:
             sql = "SELECT position FROM refuted_events WHERE topic_id = ? AND event_id = ?"
             found += [row[0] for row in fetch(conn, sql, of)]
@@ -209,8 +210,7 @@ def latest(conn: Connection, topic_id: int, records: Sequence[Record], *, refute
     before = [record.event_id for record in records if end is not None and record.position < end]
     if not before:
         return [*records]
-    sql = "SELECT event_id, position FROM event_ids WHERE topic_id = ? AND event_id {in}"
-    places = dict(fetch_in(conn, sql, (topic_id,), before))
+    places = {event_id: row.position for event_id, row in read_ids_of(conn, topic_id, before).items()}
     return [one for one in records if places.get(one.event_id, one.position) == one.position or one.position in marked]
 
 
@@ -250,8 +250,8 @@ class IdPlace(NamedTuple):
 
 def read_id_places(conn: Connection, event_id: str, topic_ids: Sequence[int]) -> list[IdPlace]:
     """Return the place of an event in each of these topics that knows its id."""
-    sql = "SELECT topic_id, position, gone_at, expires_at FROM event_ids WHERE event_id = ? AND topic_id {in}"
-    return [IdPlace(*row) for row in fetch_in(conn, sql, (event_id,), topic_ids)]
+    known = ((topic_id, read_ids_of(conn, topic_id, [event_id]).get(event_id)) for topic_id in topic_ids)
+    return [IdPlace(topic_id, row.position, row.gone_at, row.expires_at) for topic_id, row in known if row]
 
 
 def read_first_position(conn: Connection, topic_id: int, event_id: str) -> int | None:
@@ -271,7 +271,9 @@ def read_ids(conn: Connection, topic_id: int, prefix: str, limit: int) -> list[s
         " ORDER BY event_id LIMIT ?"
     )
     rows = fetch(conn, sql, (topic_id, prefix, f"{prefix}\U0010ffff", limit))
-    return [row[0] for row in rows if row[0].startswith(prefix)]
+    found = [row[0] for row in rows if row[0].startswith(prefix)]
+    more = read_ids_from(conn, topic_id, prefix, limit)
+    return sorted([*found, *more])[:limit] if more else found
 
 
 SLACK = 10 * 60 * SECOND

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from eventd.log.core.head import read_head
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch
+from eventd.store.ids.ranges import count_spans
 
 BLOCKS_PER_STEP = 2000
 """How many blocks a step reads, without their lines: a few milliseconds."""
@@ -77,4 +78,5 @@ def count_unstored(conn: Connection, topic_id: int, lost: Sequence[MissingRecord
         " ORDER BY blocks.position DESC LIMIT 1), FALSE)"
     )
     within = min(each.after for each in lost), max(each.before for each in lost)
-    return int(fetch(conn, sql, (topic_id, *within))[0][0])
+    in_rows = int(fetch(conn, sql, (topic_id, *within))[0][0])
+    return in_rows + count_spans(conn, topic_id, [(each.after + 1, each.before - 1) for each in lost])

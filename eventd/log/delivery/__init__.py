@@ -1,4 +1,4 @@
 """The delivery ledger: what each peer has received, what is pending, and repairs.
 
-May import: log.core, log.cursors, store.engine, store.rows.
+May import: log.core, log.cursors, store.engine, store.ids, store.rows.
 """

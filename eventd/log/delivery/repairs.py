@@ -16,6 +16,7 @@ from eventd.log.core.values import Record
 from eventd.log.cursors.cursors import create_cursor, next_repair_name
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch, fetch_in
+from eventd.store.ids.known import read_ids_of
 from eventd.store.rows.registry import announce
 
 MOST_POSITIONS = 10_000
@@ -28,13 +29,12 @@ def read_placed(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str
     An id alone proves nothing: one whose record is lost, because the database was damaged, counts as unknown. So does
     an id at whose position another event is stored, or a line that cannot be read.
     """
-    sql = "SELECT event_id, position, gone_at FROM event_ids WHERE topic_id = ? AND event_id {in}"
-    rows = fetch_in(conn, sql, (topic_id,), list(ids))
-    is_stored = _lookup(conn, topic_id, [position for _, position, gone_at in rows if gone_at is None])
+    known = read_ids_of(conn, topic_id, ids)
+    is_stored = _lookup(conn, topic_id, [row.position for row in known.values() if row.gone_at is None])
     return {
-        event_id: position if gone_at is None else None
-        for event_id, position, gone_at in rows
-        if gone_at is not None or is_stored(event_id, position)
+        event_id: row.position if row.gone_at is None else None
+        for event_id, row in known.items()
+        if row.gone_at is not None or is_stored(event_id, row.position)
     }
 
 

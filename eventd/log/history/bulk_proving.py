@@ -21,7 +21,7 @@ from eventd.log.history.trees import (
     tile_reader,
 )
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import fetch_in
+from eventd.store.ids.known import read_ids_of
 from federation.digest import digest
 from federation.errors import LeavesNotHeld, MalformedHistory
 from federation.history.checkpoints import read_origin
@@ -93,10 +93,9 @@ def _leaf_of(event_digest: bytes) -> bytes:
 
 def _places_of_ids(conn: Connection, topic_id: int, tree: Tree, ids: Collection[str]) -> dict[str, _Place]:
     """Return where the entries of stored events may be in a tree, by event id."""
-    sql = "SELECT position FROM event_ids WHERE topic_id = ? AND gone_at IS NULL AND event_id {in}"
-    rows = fetch_in(conn, sql, (topic_id,), list(dict.fromkeys(ids))) if ids else []
+    known = read_ids_of(conn, topic_id, [*dict.fromkeys(ids)]).values()
     found = dict[str, _Place]()
-    for block, positions in blocks_at(conn, [position for (position,) in rows]):
+    for block, positions in blocks_at(conn, [row.position for row in known if row.gone_at is None]):
         if block.topic_id != topic_id or (block.tree != tree.id if block.own else tree.epoch):
             continue  # the entry is one of another tree
         for record in pick_readable(block, positions):

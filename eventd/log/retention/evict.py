@@ -26,6 +26,8 @@ from eventd.log.retention.gone_ids import Expiries, adjoining, delete_gone, mark
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch
+from eventd.store.ids.merging import delete_dead
+from eventd.store.ids.ranges import end_span, note_gone
 from federation.event import expiry_micros, is_alive, read_outlines
 
 CHUNK = 2 * BLOCK_RECORDS
@@ -198,7 +200,12 @@ def _first_alive(rest: Block | None, now: int) -> int | None:
 
 def _delete_ids(conn: Connection, topic: TopicRow, going: _Prefix) -> PrefixNotes:
     """Delete the event ids of these blocks' records, for a deleted topic; return the notes, without losses."""
-    removed = sum(delete_gone(conn, topic.id, blocks) for blocks in adjoining(going.blocks))
+    removed = 0
+    for blocks in adjoining(going.blocks):
+        in_runs = end_span(conn, topic.id, blocks[0].position, blocks[-1].last)
+        removed += in_runs
+        if in_runs < sum(block.records for block in blocks):
+            removed += delete_gone(conn, topic.id, blocks)
     return PrefixNotes(_records(going), ids=removed, undelivered=going.undelivered)
 
 
@@ -215,7 +222,11 @@ def _note_losses(conn: Connection, topic: TopicRow, going: _Prefix, now: int, ex
     removed = 0
     for blocks in adjoining(going.blocks):
         expiries = [*map(_expiries_of, blocks)]
-        removed += mark_gone(conn, topic.id, read_gone(blocks, expiries), now)
+        gone = read_gone(blocks, expiries)
+        in_runs = note_gone(conn, topic.id, gone.first, gone.digests, gone.expiries, now)
+        removed += in_runs
+        if in_runs < sum(block.records for block in blocks):
+            removed += mark_gone(conn, topic.id, gone, now)
         for block, times in zip(blocks, expiries, strict=True):
             lost += _losses(block, times, now, expired)
     return PrefixNotes(_records(going), lost, removed, undelivered=going.undelivered)
@@ -274,7 +285,11 @@ def delete_old_rows(
         ("nonces", "group_name, key_id, nonce", "keep_until", 0),
         ("write_keys", "topic_id, key", "keep_until", 0 if steady is None else now - steady),
     )
-    trimmed = sum(_trim(conn, table, key, column, now - age, chunk) for table, key, column, age in ages)
+    # a row of these has the ids of a block
+    spans = _trim(conn, "gone_ids", "topic_id, first", "gone_at", now - limits.ids, max(1, chunk // 100))
+    if spans:
+        delete_dead(conn)
+    trimmed = spans + sum(_trim(conn, table, key, column, now - age, chunk) for table, key, column, age in ages)
     return trimmed + delete_some_dead_letters(conn, "parked_at < ?", (now - limits.dead_letters,), chunk)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from eventd.log.core.append import IDS, place, write_blocks
+from eventd.log.core.append import place, write_blocks
 from eventd.log.core.blocks import Block, pack
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.values import NOTHING, AppendResult, Drafts, Outcome
@@ -23,6 +23,7 @@ from eventd.log.topics.limits import apply_caps, skip_seqs
 from eventd.log.topics.write import total_bytes
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import bulk_insert, execute, execute_many
+from eventd.store.ids.known import IDS
 from eventd.text.plural import counted
 
 FULL = "full"

@@ -13,6 +13,7 @@ from eventd.log.routers.source import CopyFailure, CopyPage
 from eventd.log.topics.limits import apply_ttl, due_at
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import fetch, fetch_in
+from eventd.store.ids.known import read_ids_of
 
 
 @dataclass(slots=True)
@@ -75,8 +76,7 @@ class RouterDestination:
 
     def _known(self, conn: Connection, ids: Sequence[str]) -> frozenset[str]:
         """Return which of these ids the destination knows; it still knows the id of a removed record."""
-        sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND event_id {in}"
-        return frozenset(event_id for (event_id,) in fetch_in(conn, sql, (self.line.id,), ids))
+        return frozenset(read_ids_of(conn, self.line.id, ids))
 
     def _written_here(self, conn: Connection, copies: CopyPage) -> set[int]:
         """Return the indexes of the copies of records that were first written to this topic.

@@ -1,4 +1,5 @@
 """Topics of records: configuration, writes, pages, limits, deletion.
 
-May import: log.core, log.cursors, log.history, log.retention, runtime, store.engine, store.rows, store.schema, text.
+May import: log.core, log.cursors, log.history, log.retention, runtime, store.engine, store.ids, store.rows,
+    store.schema, text.
 """

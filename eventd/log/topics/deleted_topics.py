@@ -19,6 +19,7 @@ from eventd.log.retention.prefix import remove_records
 from eventd.log.topics.router_rows import remove_routers_of
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch
+from eventd.store.ids.known import delete_runs
 
 STEP_ROWS = 500
 """Rows and records that one step removes, approximately: a writer waits for it for a few milliseconds."""
@@ -31,6 +32,9 @@ PAGE = 100
 
 _TABLES = {
     "event_ids": ("topic_id", "event_id"),
+    "id_runs": ("id",),
+    "id_ranges": ("topic_id", "first"),
+    "gone_ids": ("topic_id", "first"),
     **dict.fromkeys(("dead_letters", "inbound_batches", "inbound_gaps"), ("id",)),
     "inbound_links": ("topic_id", "node"),
     "topic_losses": ("topic_id", "first_seq"),
@@ -115,6 +119,7 @@ def clear_deleted(conn: Connection, after: str = "", *, now: int, chunk: int = S
     for table in _OF_TREES:
         if room > 0:
             room -= _delete_of_trees(conn, table, ids, room)
+    room -= delete_runs(conn, ids, room) if room > 0 else 0
     for table in _TABLES:
         if room > 0:
             room -= _delete_rows(conn, table, ids, room)

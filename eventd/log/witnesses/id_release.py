@@ -17,7 +17,7 @@ from eventd.log.witnesses.keys import LOG, Pins, known_key
 from eventd.log.witnesses.offers import WitnessedTree
 from eventd.log.witnesses.witnessed import find_witnessed
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import fetch
+from eventd.store.ids.known import read_ids_of
 from federation.digest import digest
 from federation.errors import MessageError
 from federation.event import Event, content_digest, content_of
@@ -114,21 +114,19 @@ def _require_replaced(conn: Connection, topic_id: int, held: WitnessedTree, stat
 
 def _require_other(conn: Connection, topic_id: int, group: str, event: Event, text: str) -> IdHolder:
     """Return what holds the id of a proven event. Raises NotFound, and Conflict unless it is of another source."""
-    sql = "SELECT position, gone_at, digest FROM event_ids WHERE topic_id = ? AND event_id = ?"
-    rows = fetch(conn, sql, (topic_id, event.id))
-    if not rows:
+    known = read_ids_of(conn, topic_id, [event.id]).get(event.id)
+    if known is None:
         raise NotFound(
             f"the id {event.id} is free in group {group}: the proven event is stored when its sender sends it again"
         )
-    [(position, gone_at, gone_digest)] = rows
-    record = _find_record(conn, topic_id, event.id, position) if gone_at is None else None
-    same = content_of(record.body) == content_of(text) if record else content_digest(text) == gone_digest
+    record = _find_record(conn, topic_id, event.id, known.position) if known.gone_at is None else None
+    same = content_of(record.body) == content_of(text) if record else content_digest(text) == known.digest
     if same or (record is not None and record.node == event.source_node):
         which = (
             "the proven event itself" if same else f"another event of {event.source_node or 'no source'}, its source"
         )
         raise Conflict(f"the id {event.id} is that of {which} in group {group}: nothing was released")
-    return IdHolder(position, record)
+    return IdHolder(known.position, record)
 
 
 def _find_record(conn: Connection, topic_id: int, event_id: str, position: int) -> Record | None:

@@ -99,8 +99,18 @@ class StoredTables:
                 return
             expiries[name] = expires
         known = {row["event_id"] for row in self._rows["event_ids"] if row["topic_id"] == self._topic}
+        known |= set(self._ids_in_runs())
         if known != expiries.keys():
             yield self._found("V5", f"the remembered ids differ from the stored ones: {known ^ expiries.keys()}")
+
+    def _ids_in_runs(self) -> Iterator[str]:
+        runs = {row["id"] for row in self._rows["id_runs"] if row["topic_id"] == self._topic}
+        spans = [(row["first"], row["last"]) for row in self._rows["id_ranges"] if row["topic_id"] == self._topic]
+        for chunk in self._rows["id_chunks"]:
+            for line in chunk["lines"][1:-1].split("\n") if chunk["run"] in runs else ():
+                event_id, _, position = line.partition(" ")
+                if any(first <= int(position) <= last for first, last in spans):
+                    yield event_id
 
     def _epochs(self) -> Iterator[Violation]:
         """V16: a new epoch has a reason, and even then events lose nothing."""
@@ -217,6 +227,9 @@ _TABLES = (
     "log_heads",
     "blocks",
     "event_ids",
+    "id_chunks",
+    "id_ranges",
+    "id_runs",
     "cursors",
     "batches",
     "inbound_links",

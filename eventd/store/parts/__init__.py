@@ -1,4 +1,4 @@
 """Rows of DynamicConfigParts.
 
-May import: store.engine.
+May import: store.engine, store.ids.
 """

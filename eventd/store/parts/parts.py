@@ -15,6 +15,7 @@ import msgspec
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch, fetch_in, insert_row, notify_head, replacing
+from eventd.store.ids.known import read_ids_of
 from eventd.store.parts.claims import ResourceClaim, ResourceKey, claims_of, end_of_rest, masking
 from eventd.store.parts.part import PLUGIN, SOURCE, SUBSCRIPTION, NewPart, StoredPart
 from eventd.store.parts.reading import read_parts
@@ -33,10 +34,8 @@ class NewerEvents(NamedTuple):
         """Return the ids of those parts that one of these newer events produced."""
         rows = fetch_in(conn, "SELECT id, event_ids FROM parts WHERE id {in}", (), sorted(part_ids))
         resource_ids = {part_id: _ids(text) for part_id, text in rows}
-        sql = "SELECT event_id FROM event_ids WHERE topic_id = ? AND position > ? AND event_id {in}"
-        late = {
-            event_id for (event_id,) in fetch_in(conn, sql, self, sorted(frozenset().union(*resource_ids.values())))
-        }
+        known = read_ids_of(conn, self.topic_id, sorted(frozenset().union(*resource_ids.values())))
+        late = {event_id for event_id, row in known.items() if row.position > self.position}
         return {part_id for part_id, ids in resource_ids.items() if not late.isdisjoint(ids)}
 
 

@@ -1,4 +1,4 @@
 """Rows of tables other than the log: declared resources, links, runs, keys, leases.
 
-May import: store.engine.
+May import: store.engine, store.ids.
 """

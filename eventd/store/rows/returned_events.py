@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute_many, fetch, fetch_in
+from eventd.store.ids.known import read_ids_of
 
 
 class ReturnedMark(NamedTuple):
@@ -48,9 +49,20 @@ def read_unused_marks(conn: Connection, limit: int) -> list[tuple[int, str]]:
     """Return up to `limit` marks, as (topic id, event id), of events whose ids are not known any more."""
     sql = (
         "SELECT topic_id, event_id FROM returned_events AS mark WHERE NOT EXISTS (SELECT 1 FROM event_ids"
-        " WHERE event_ids.topic_id = mark.topic_id AND event_ids.event_id = mark.event_id) LIMIT ?"
+        " WHERE event_ids.topic_id = mark.topic_id AND event_ids.event_id = mark.event_id)"
+        " AND (topic_id, event_id) > (?, ?) ORDER BY topic_id, event_id LIMIT ?"
     )
-    return fetch(conn, sql, (limit,))
+    unused: list[tuple[int, str]] = []
+    after: tuple[object, ...] = (0, "")
+    while len(unused) < limit and (rows := fetch(conn, sql, (*after, limit))):
+        by_topic: dict[int, list[str]] = {}
+        for topic_id, event_id in rows:
+            by_topic.setdefault(topic_id, []).append(event_id)
+        for topic_id, ids in by_topic.items():
+            known = read_ids_of(conn, topic_id, ids)
+            unused += [(topic_id, event_id) for event_id in ids if event_id not in known]
+        after = rows[-1]
+    return unused[:limit]
 
 
 def delete_marks(conn: Connection, marks: Sequence[tuple[int, str]]) -> int:

@@ -200,3 +200,12 @@ CREATE TABLE closed_trees ( topic_id BIGINT NOT NULL, origin TEXT NOT NULL, node
     size BIGINT NOT NULL, root BLOB NOT NULL, opened_at BIGINT NOT NULL, PRIMARY KEY (topic_id, origin) );
 CREATE INDEX closed_trees_node ON closed_trees (topic_id, node);
 CREATE INDEX history_findings_open ON history_findings (topic_id, node, kind) WHERE confirmed_at IS NULL;
+CREATE TABLE id_runs ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, topic_id BIGINT NOT NULL, entries BIGINT NOT
+    NULL, last BIGINT NOT NULL, into_run BIGINT, mark BLOB NOT NULL, filter BLOB );
+CREATE INDEX id_runs_topic ON id_runs (topic_id);
+CREATE TABLE id_chunks ( run BIGINT NOT NULL, low BLOB NOT NULL, lines TEXT NOT NULL, PRIMARY KEY (run, low) );
+CREATE TABLE id_ranges ( topic_id BIGINT NOT NULL, first BIGINT NOT NULL, last BIGINT NOT NULL, PRIMARY KEY (topic_id,
+    first) ) WITHOUT ROWID;
+CREATE TABLE gone_ids ( topic_id BIGINT NOT NULL, first BIGINT NOT NULL, last BIGINT NOT NULL, gone_at BIGINT NOT
+    NULL, digests BLOB NOT NULL, expiries BLOB, PRIMARY KEY (topic_id, first) );
+CREATE INDEX gone_ids_gone ON gone_ids (gone_at);

@@ -171,7 +171,7 @@ async def test_a_step_costs_the_same_however_many_topics_are_deleted(
     with statements() as sent:
         steps = await clear_all(database)
     assert len(steps) == deleted / TOPICS_AT_ONCE, "each topic is looked at once"
-    assert len(sent) <= (len(steps) + 1) * 20, "statements of a step: one for each table, and the head"
+    assert len(sent) <= (len(steps) + 1) * 24, "statements of a step: one for each table, and the head"
     names: list[str] = []
     with statements() as sent:
         while page := await database.read(read_cleared, names[-1] if names else ""):

@@ -16,7 +16,10 @@ from eventd.simulation.world.journal import Asked, Journal
 from eventd.simulation.world.topology import GROUP, PlannedLink, Topology
 
 EVENT = {"id": "a-1", "type": "door.open", "payload": {"text": "x"}}
-EMPTY = ("log_heads", "event_ids", "cursors", "batches", "inbound_links", "inbound_batches", "inbound_gaps")
+EMPTY = (
+    *("log_heads", "event_ids", "id_chunks", "id_ranges", "id_runs"),
+    *("cursors", "batches", "inbound_links", "inbound_batches", "inbound_gaps"),
+)
 
 
 def stored(file: Path, event: dict[str, Any]) -> StoredTables:

@@ -1,0 +1,193 @@
+"""Merges the runs of a topic, in small steps, so that there are never many of them.
+
+Runs have levels by their sizes, each of eight times as many entries as the one before. Eight runs of a level become
+one of the next. A step moves some thousand entries; the runs keep their filters until that of the new one is stored,
+which is made outside of the writer's transactions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from eventd.store.engine.database import Connection
+from eventd.store.engine.statements import execute
+from eventd.store.ids.filters import IdFilter
+from eventd.store.ids.ranges import lowest_known
+from eventd.store.ids.runs import (
+    CHUNK_LINES,
+    SET_ENTRIES,
+    IdRun,
+    add_chunk,
+    add_lines,
+    create_run,
+    delete_chunks,
+    drop_runs,
+    forget_covers,
+    ids_of,
+    keep_cover,
+    read_all_runs,
+    read_chunks,
+    read_runs,
+)
+
+FACTOR = 8
+"""How many runs of a level are merged."""
+FIRST_LEVEL = 4096
+"""Number of entries from which on a run is of the second level."""
+STEP_LINES = 4096
+"""Entries that a step moves, approximately: a writer waits for it for a few milliseconds."""
+DEAD_CHUNKS = 256
+"""Chunks that a step deletes of a run that nothing needs any more."""
+FILTER_CHUNKS = 64
+"""Chunks whose ids are added to a new filter in one read."""
+
+
+class MergeStep(NamedTuple):
+    """What a step did. `worked`: another step may find more to do. `complete`: the run that has all its entries now,
+    and lacks a filter."""
+
+    worked: bool
+    complete: IdRun | None = None
+
+
+def level_of(entries: int) -> int:
+    """Return the level of a run by its number of entries."""
+    level = 0
+    while entries >= FIRST_LEVEL:
+        entries //= FACTOR
+        level += 1
+    return level
+
+
+def merge_some(conn: Connection) -> MergeStep:
+    """Do one step of a merge in the open transaction, or delete some of what no position needs any more.
+
+    The head must be locked.
+    """
+    held = read_all_runs(conn)
+    sources = [run for run in held if run.into is not None]
+    if sources:
+        return _move_some(conn, held, [run for run in sources if run.into == sources[0].into])
+    if delete_dead(conn, held):
+        return MergeStep(worked=True)
+    for topic_id, runs in _by_topic(held):
+        by_level: defaultdict[int, list[IdRun]] = defaultdict(list)
+        for run in runs:
+            by_level[level_of(run.entries)].append(run)
+        for _, alike in sorted(by_level.items()):
+            if len(alike) >= FACTOR:
+                some = alike[:FACTOR]
+                new = create_run(conn, topic_id, entries=0, last=max(run.last for run in some))
+                for run in some:
+                    execute(conn, "UPDATE id_runs SET into_run = ? WHERE id = ?", (new.id, run.id))
+                return _move_some(conn, [*held, new], [run._replace(into=new.id) for run in some])
+    return MergeStep(worked=False)
+
+
+def _by_topic(held: Sequence[IdRun]) -> Iterator[tuple[int, list[IdRun]]]:
+    by_topic: defaultdict[int, list[IdRun]] = defaultdict(list)
+    for run in held:
+        by_topic[run.topic_id].append(run)
+    yield from by_topic.items()
+
+
+def delete_dead(conn: Connection, held: Sequence[IdRun] | None = None) -> bool:
+    """Delete some of a run of which no entry counts any more; return whether there is one.
+
+    `held`: all runs, if none is being merged. The head must be locked.
+    """
+    held = read_all_runs(conn) if held is None else held
+    if any(run.into is not None for run in held):
+        return False
+    for topic_id, runs in _by_topic(held):
+        lowest = lowest_known(conn, topic_id)
+        for run in runs:
+            if lowest is None or run.last < lowest:
+                if delete_chunks(conn, run.id, DEAD_CHUNKS) < DEAD_CHUNKS:
+                    drop_runs(conn, [run.id])
+                    forget_covers([run])
+                return True
+    return False
+
+
+def _move_some(conn: Connection, held: Sequence[IdRun], sources: Sequence[IdRun]) -> MergeStep:
+    target = next(run for run in held if run.id == sources[0].into)
+    limit = max(1, STEP_LINES // CHUNK_LINES // len(sources))
+    read: list[tuple[IdRun, list[str]]] = []
+    ends: list[str] = []
+    for run in sources:
+        chunks = read_chunks(conn, run.id, b"", limit + 1)
+        lines = [line for _, text in chunks[:limit] for line in text[1:-1].split("\n")]
+        if lines:
+            read.append((run, lines))
+            delete_chunks(conn, run.id, limit)
+        if len(chunks) > limit:
+            ends.append(lines[-1].partition(" ")[0])
+    if not read:
+        return _end_if_small(conn, target, sources)
+    taken: list[str] = []
+    for run, lines in read:
+        # all entries of an id move together: the blank sorts before every character of an id
+        count = bisect_right(lines, f"{min(ends)} ~") if ends else len(lines)
+        taken += lines[:count]
+        if count < len(lines):
+            add_chunk(conn, run.id, lines[count:])
+    taken.sort()
+    lowest = lowest_known(conn, target.topic_id)
+    moved = [*_only_last(taken, lowest)]
+    if moved:
+        add_lines(conn, target.id, moved)
+        execute(conn, "UPDATE id_runs SET entries = entries + ? WHERE id = ?", (len(moved), target.id))
+    if ends:
+        return MergeStep(worked=True)
+    return _end_if_small(conn, target._replace(entries=target.entries + len(moved)), sources)
+
+
+def _only_last(lines: Sequence[str], lowest: int | None) -> Iterator[str]:
+    """Yield the lines without those whose position counts no more: one before `lowest`, or before another of its id."""
+    if lowest is None:
+        return
+    before, before_id, before_position = "", "", -1
+    for line in lines:
+        each, _, text = line.partition(" ")
+        position = int(text)
+        if position < lowest or (each == before_id and position < before_position):
+            continue
+        if before and each != before_id:
+            yield before
+        before, before_id, before_position = line, each, position
+    if before:
+        yield before
+
+
+def _end_if_small(conn: Connection, target: IdRun, sources: Sequence[IdRun]) -> MergeStep:
+    if target.entries > SET_ENTRIES:
+        return MergeStep(worked=True, complete=target)
+    drop_runs(conn, [run.id for run in sources])
+    forget_covers(sources)
+    return MergeStep(worked=True)
+
+
+def extend_filter(conn: Connection, run: IdRun, made: IdFilter, after: bytes) -> bytes | None:
+    """Add the next ids of a run, those of chunks after `after`, to its filter; return where to continue, None: done."""
+    chunks = read_chunks(conn, run.id, after, FILTER_CHUNKS)
+    for _, lines in chunks:
+        made.add(ids_of(lines))
+    return chunks[-1][0] if chunks else None
+
+
+def end_merge(conn: Connection, run: IdRun, made: IdFilter) -> None:
+    """Store the filter of a complete run, and delete what is left of the runs that were merged.
+
+    The head must be locked. Another process may have done it before.
+    """
+    sources = [each for each in read_runs(conn, run.topic_id) if each.into == run.id]
+    if not sources:
+        return
+    execute(conn, "UPDATE id_runs SET filter = ? WHERE id = ?", (made.to_bytes(), run.id))
+    drop_runs(conn, [each.id for each in sources])
+    forget_covers(sources)
+    keep_cover(run.mark, made)

@@ -1,0 +1,265 @@
+"""Ids in sorted runs are known exactly as ids in rows are: two logs with one history, of which one has no runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from eventd.log.core.eventlog import EventLog
+from eventd.log.core.freed_ids import find_records, free_id, give_back_id
+from eventd.log.core.head import lock_head
+from eventd.log.core.id_merges import MergeIds, merge_ids
+from eventd.log.core.listing import read_id_places, read_ids
+from eventd.log.core.topic_row import read_topic
+from eventd.log.core.values import Draft, Outcome
+from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
+from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Connection, Database
+from eventd.store.engine.statements import fetch
+from eventd.store.ids import known, merging, runs
+from eventd.store.ids.known import read_ids_of
+from eventd.store.ids.ranges import spans_within
+from eventd.store.schema import migrations
+from eventd.testing import NOW, ManualClock, draft
+
+HOUR = 3600 * SECOND
+ALL = 99
+"""Instead of a number of steps of merges: until none is due."""
+EXPIRIES = (NOW + HOUR, NOW + 2 * HOUR, None)
+BOOKS = RowRetention(ids=24 * HOUR, batches=HOUR, dead_letters=HOUR, receipts=HOUR)
+ODD = ["é", "a x", "b\n", "a"]
+PLAIN = [f"{first}{second}" for first in "abcdefgh" for second in range(60)]
+IDS = PLAIN + ODD
+NEIGHBOURS = Random(1).sample(PLAIN, len(PLAIN))
+
+
+class Append(NamedTuple):
+    drafts: list[Draft]
+    in_run: bool = True
+
+
+class Abort(NamedTuple):
+    """The same, in a transaction that is undone."""
+
+    drafts: list[Draft]
+
+
+class Evict(NamedTuple):
+    keep: int
+
+
+class Forget(NamedTuple):
+    hours: int
+
+
+class Free(NamedTuple):
+    event_id: str
+
+
+class GiveBack(NamedTuple):
+    event_id: str
+
+
+class Merge(NamedTuple):
+    steps: int
+
+
+class Reopen(NamedTuple):
+    pass
+
+
+def choose(random: Random) -> NamedTuple:
+    """Return the next step of a history."""
+
+    def drafts(most: int) -> list[Draft]:
+        at = random.randrange(len(NEIGHBOURS))
+        near = NEIGHBOURS[at : at + 30] if random.random() < 0.7 else IDS  # those may all be new, or forgotten
+        ids = random.sample(near, min(len(near), random.randint(1, most)))
+        return [draft(each, node=random.choice("xxxxxy"), expires=random.choice(EXPIRIES)) for each in ids]
+
+    kind = random.choices(range(8), (12, 2, 2, 2, 1, 1, 6, 1))[0]
+    if kind == 0:
+        return Append(drafts(12), random.random() < 0.8)
+    if kind == 1:
+        return Abort(drafts(8))
+    if kind == 2:
+        return Evict(random.choice((0, 20, 60, 120)))
+    if kind == 3:
+        return Forget(random.randint(1, 20))
+    if kind in (4, 5):
+        return (Free if kind == 4 else GiveBack)(random.choice(IDS))
+    return Merge(random.choice((1, 2, 3, ALL))) if kind == 6 else Reopen()
+
+
+class Undone(Exception):
+    """Ends a transaction of a test without its commit."""
+
+
+class Side:
+    """A log; `has_runs`: its ids go to runs whenever the step says so."""
+
+    def __init__(self, path: Path, clock: ManualClock, *, has_runs: bool) -> None:
+        self.path, self.clock, self.has_runs = path, clock, has_runs
+
+    async def open(self) -> None:
+        self.database = Database(f"sqlite:///{self.path}")
+        self.log = await EventLog.open(self.database, self.clock)
+        self.topic = await self.log.topic("group:g")
+
+    async def close(self) -> None:
+        await self.log.close()
+        self.database.close()
+
+    async def do(self, step: NamedTuple) -> object:
+        match step:
+            case Append(some, _):
+                done = await self.log.append(self.topic, some)
+                return [*done.outcomes], [*done.positions]
+            case Abort(some):
+                return await self._abort(some)
+            case Evict(keep):
+                limits = EvictionLimits(max_records=keep, keep_undelivered=False)
+                return await self.database.write(evict, self.topic, limits, now=self.clock.now())
+            case Forget(_):
+                await self.database.write(delete_old_rows, BOOKS, now=self.clock.now())
+            case Free(event_id):
+                return await self.database.write(self._free, event_id)
+            case GiveBack(event_id):
+                return await self.database.write(self._give_back, event_id)
+            case Merge(steps) if self.has_runs and steps == ALL:
+                await merge_ids(self.log)
+            case Merge(steps) if self.has_runs:
+                for _ in range(steps):
+                    await self.log.submit(MergeIds())
+            case Reopen():
+                await self.close()
+                runs._covers.clear()
+                await self.open()
+        return None
+
+    async def _abort(self, some: Sequence[Draft]) -> object:
+        def work(conn: Connection) -> None:
+            head = lock_head(conn)
+            known.store_ids(conn, self.topic, [each.event_id for each in some], head.next_position)
+            raise Undone
+
+        try:
+            await self.database.write(work)
+        except Undone:
+            return "undone"
+        except Exception as error:
+            return type(error).__name__
+        return None
+
+    def _free(self, conn: Connection, event_id: str) -> bool:
+        row = read_ids_of(conn, self.topic, [event_id]).get(event_id)
+        return row is not None and free_id(conn, self.topic, event_id, row.position)
+
+    def _give_back(self, conn: Connection, event_id: str) -> object:
+        lock_head(conn)
+        row = read_ids_of(conn, self.topic, [event_id]).get(event_id)
+        if row is None:
+            return None
+        found = find_records(conn, self.topic, event_id, row.position)
+        return found, len(found) > 1 and give_back_id(conn, self.topic, event_id, row.position, found[1])
+
+    def seen(self, conn: Connection) -> dict[str, Any]:
+        """What readers see of the ids, by any way."""
+        topic = read_topic(conn, "group:g")
+        stored = known.read_ids_of(conn, self.topic, IDS)
+        return {
+            "ids": stored,
+            "one by one": {each: read_id_places(conn, each, [self.topic]) for each in IDS[::7]},
+            "by prefix": [read_ids(conn, self.topic, prefix, 5) for prefix in ("", "a", "b1", "é", "d\n")],
+            "counted": topic.ids,
+            "head": (topic.head_seq, topic.evicted_seq, topic.bytes),
+        }
+
+    def require_one_place(self, conn: Connection) -> None:
+        """An id has a row or an entry that counts, never both; and the topic counts those with a record."""
+        rows = {each for (each,) in fetch(conn, "SELECT event_id FROM event_ids WHERE topic_id = ?", (self.topic,))}
+        assert rows.isdisjoint(known._read_entries(conn, self.topic, IDS))
+        stored = sum(last - first + 1 for first, last in spans_within(conn, self.topic, 1, 1 << 40))
+        sql = "SELECT count(*) FROM event_ids WHERE topic_id = ? AND gone_at IS NULL"
+        assert stored + fetch(conn, sql, (self.topic,))[0][0] == read_topic(conn, "group:g").ids
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Makes runs and steps small, and lets the one flag of the list decide whether ids go to a run."""
+    wanted = [False]
+
+    def belong(conn: Connection, _topic_id: int, ids: Sequence[str]) -> bool:
+        [(_, _, path)] = fetch(conn, "PRAGMA database_list")[:1]
+        return wanted[0] and "with-runs" in path and known._are_plain(ids)
+
+    monkeypatch.setattr(known, "_belong_in_run", belong)
+    for module, name, value in (
+        (runs, "SET_ENTRIES", 6),
+        (runs, "FEW", 0),
+        (runs, "CHUNK_LINES", 2),
+        (merging, "SET_ENTRIES", 6),
+        (merging, "CHUNK_LINES", 2),
+        (merging, "STEP_LINES", 6),
+        (merging, "FACTOR", 2),
+        (merging, "FIRST_LEVEL", 4),
+        (merging, "FILTER_CHUNKS", 1),
+    ):
+        monkeypatch.setattr(module, name, value)
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database without rows."""
+    path = tmp_path_factory.mktemp("template") / "eventd.db"
+    with closing(Database(f"sqlite:///{path}")) as database:
+        database.write_now(migrations.upgrade, now=NOW)
+    return path
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_ids_in_runs_are_known_exactly_as_ids_in_rows_are(
+    tmp_path: Path, template: Path, small: list[bool], seed: int
+) -> None:
+    clock, random = ManualClock(), Random(seed)
+    sides = [Side(tmp_path / f"{name}.db", clock, has_runs=name != "rows") for name in ("rows", "with-runs")]
+    for side in sides:
+        shutil.copy(template, side.path)
+        await side.open()
+    for _ in range(120):
+        step = choose(random)
+        small[0] = not isinstance(step, Append) or step.in_run
+        if isinstance(step, Forget):
+            clock.advance(step.hours * 3600)
+        did = [await side.do(step) for side in sides]
+        assert did[0] == did[1], step
+        seen = [await side.database.read(side.seen) for side in sides]
+        assert seen[0] == seen[1], step
+        await sides[1].database.read(sides[1].require_one_place)
+    for side in sides:
+        await side.close()
+
+
+async def test_an_id_that_was_freed_and_came_again_has_its_later_position_after_a_merge(
+    tmp_path: Path, template: Path, small: list[bool]
+) -> None:
+    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    small[0] = True
+    await side.do(Append([draft("kept"), *(draft(each) for each in PLAIN[:8])]))
+    for each in PLAIN[:8]:
+        assert await side.do(Free(each))
+    again = [draft(each) for each in PLAIN[:8]]
+    assert await side.do(Append(again)) == ([Outcome.NEW] * 8, [*range(10, 18)])
+    await side.do(Merge(ALL))
+    assert len(await side.database.read(runs.read_all_runs)) == 1, "they were merged"
+    assert await side.do(Append(again)) == ([Outcome.DUPLICATE] * 8, [*range(10, 18)])
+    await side.close()
