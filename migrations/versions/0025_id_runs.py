@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("last", sa.BigInteger(), nullable=False),
         sa.Column("into_run", sa.BigInteger()),
         sa.Column("mark", sa.LargeBinary(), nullable=False),
+        sa.Column("has_filter", sa.SmallInteger(), nullable=False, server_default=sa.text("0")),
         sa.Column("filter", sa.LargeBinary()),
         sa.PrimaryKeyConstraint("id"),
         sqlite_autoincrement=True,

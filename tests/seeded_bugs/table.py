@@ -122,7 +122,7 @@ TABLE: Final = (
         "durable commits are not flushed",
         "eventd.store.engine.engines",
         log_bugs.leave_out_syncs,
-        (BySimulation(("V3",), known=4), ByModel(("writer: durable commits are not flushed",))),
+        (BySimulation(("V3",), known=3), ByModel(("writer: durable commits are not flushed",))),
     ),
     ProductBug(
         14,

@@ -187,7 +187,7 @@ def end_merge(conn: Connection, run: IdRun, made: IdFilter) -> None:
     sources = [each for each in read_runs(conn, run.topic_id) if each.into == run.id]
     if not sources:
         return
-    execute(conn, "UPDATE id_runs SET filter = ? WHERE id = ?", (made.to_bytes(), run.id))
+    execute(conn, "UPDATE id_runs SET filter = ?, has_filter = 1 WHERE id = ?", (made.to_bytes(), run.id))
     drop_runs(conn, [each.id for each in sources])
     forget_covers(sources)
     keep_cover(run.mark, made)

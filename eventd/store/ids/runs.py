@@ -42,7 +42,7 @@ class IdRun(NamedTuple):
     has_filter: bool
 
 
-_COLUMNS = "id, topic_id, entries, last, into_run, mark, filter IS NOT NULL"
+_COLUMNS = "id, topic_id, entries, last, into_run, mark, has_filter"
 
 
 def read_runs(conn: Connection, topic_id: int) -> list[IdRun]:
