@@ -63,7 +63,7 @@ async def perform_load(world: SimulatedWorld, steps: Sequence[LoadStep]) -> None
     begin = world.loop.time()
     tasks = []
     for host, client in world.clients.items():
-        own = [lane for kind in KINDS for lane in _lanes(steps_of(steps, host, kind))]
+        own = [lane for each in _by_kind(steps, host).values() for lane in _lanes(each)]
         tasks += [client.life.start(_perform(world, client, each, begin)) for each in own]
     for task in tasks:
         await task
@@ -77,26 +77,28 @@ def _lanes(steps: Sequence[LoadStep]) -> list[list[LoadStep]]:
     return list(lanes.values())
 
 
-def steps_of(steps: Sequence[LoadStep], host: str, kind: str) -> list[LoadStep]:
-    """Return the steps of one kind at one host."""
-    return [step for step in steps if (step.host, step.kind) == (host, kind)]
+def _by_kind(steps: Sequence[LoadStep], host: str) -> dict[str, list[LoadStep]]:
+    """Return the steps of one host by kind, in the order of the kinds; kinds without steps are left out."""
+    own: dict[str, list[LoadStep]] = {kind: [] for kind in KINDS}
+    for step in steps:
+        if step.host == host:
+            own[step.kind].append(step)
+    return {kind: each for kind, each in own.items() if each}
 
 
 async def look_at(world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
     """Ask a node for everything that the load has left there; return whether it has answered all of it."""
     answered = True
-    for name, kind in KINDS.items():
-        if own := steps_of(steps, client.machine.name, name):
-            answered = await kind.look(world, client, own) and answered
+    for kind, own in _by_kind(steps, client.machine.name).items():
+        answered = await KINDS[kind].look(world, client, own) and answered
     return answered
 
 
 async def unrest_of(world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
     """Return what a node still has to do for the load."""
     busy: list[str] = []
-    for name, kind in KINDS.items():
-        if own := steps_of(steps, client.machine.name, name):
-            busy += await kind.unrest(world, client, own)
+    for kind, own in _by_kind(steps, client.machine.name).items():
+        busy += await KINDS[kind].unrest(world, client, own)
     return busy
 
 

@@ -52,8 +52,13 @@ class DiskFile:
 
     def sync(self) -> None:
         """Write everything to the disk."""
+        image = self.image
         for change in self.pending:
-            _apply(self.image, change)
+            offset, data = change
+            if data is None or len(image) < offset:
+                _apply(image, change)
+            else:  # nearly all of them: a call for each would take as long as the write
+                image[offset : offset + len(data)] = data
         self.pending.clear()
         self.is_named = True
 

@@ -29,6 +29,8 @@ class Life:
     def __init__(self, host: str, number: int, address: str) -> None:
         self.host = host
         self.number = number
+        self.name = f"{host}.{number}"
+        """The name for traces: the machine and the number."""
         self.address = address
         self.is_dead = False
         self.is_frozen = False
@@ -37,11 +39,6 @@ class Life:
         """Objects that live until the run ends: the coroutines of a dead process must not unwind."""
         self._context = contextvars.copy_context()
         self._context.run(_LIFE.set, self)
-
-    @property
-    def name(self) -> str:
-        """Return the name for traces: the machine and the number."""
-        return f"{self.host}.{self.number}"
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function as this process."""

@@ -248,7 +248,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
 def _name_of(step: events.Handle) -> str:
     callback = step._callback  # type: ignore[attr-defined]
     owner = getattr(callback, "__self__", None)
-    get_coro = getattr(owner, "get_coro", None)
-    if get_coro is not None:
-        return getattr(get_coro(), "__qualname__", "a task")
+    if isinstance(owner, asyncio.Task):
+        return getattr(owner.get_coro(), "__qualname__", "a task")
     return getattr(callback, "__qualname__", type(callback).__name__)
