@@ -205,7 +205,7 @@ async def _none(database: Database) -> bool:
     return await rows(database, write_keys) == []
 
 
-async def test_removing_rests_for_longer_than_it_works(
+async def test_removing_rests_for_longer_than_it_works_while_others_write(
     topics: Topics,
     log: EventLog,
     clock: ManualClock,
@@ -214,20 +214,20 @@ async def test_removing_rests_for_longer_than_it_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Concurrent writers mostly find the writer free."""
+    node = Retention(log, settings, Metrics())
     await topics.make("t")
     await topics.put("t", 1)
     await log.submit(DeleteTopic("t"))
 
-    def slow(conn: Connection, after: str, *, now: int) -> ClearStep | None:
+    def slow(conn: Connection, after: str, **options: int) -> ClearStep | None:
         clock.advance(0.01)
-        return clear_deleted(conn, after, now=now)
+        return clear_deleted(conn, after, **options)
 
     monkeypatch.setattr(retention, "clear_deleted", slow)
-    removing = asyncio.create_task(Retention(log, settings, Metrics())._remove_deleted())
-    for _ in range(2):  # one step removes the record, one finds nothing more
-        await until(lambda: clock.waits)
-        assert clock.waits == [pytest.approx(0.02)]
-        clock.advance(0.02)
+    removing = asyncio.create_task(node._remove_deleted())
+    await until(lambda: clock.waits)  # between the step that removes the record and the one that finds nothing more
+    assert clock.waits == [pytest.approx(0.03)]
+    clock.advance(0.03)
     await removing
     assert await rows(database, blocks) == []
 
