@@ -6,10 +6,12 @@ import _sqlite3
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -19,13 +21,16 @@ from eventd.cli.routerd_eventd_commands import app
 from eventd.cli.simulate import processes, simulate
 from eventd.cli.simulate.processes import play_in_processes
 from eventd.errors import CheckFailed, EventdError
-from eventd.simulation import run, shrinking
+from eventd.simulation import campaign, run, shrinking
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.run import SimulationResult
 from eventd.simulation.world import sqlite_library
 from tests.seeded_bugs.log_bugs import forget_ids
 from tests.support.source import ROOT
+
+SEED = "413"
+"""A short run of a pair with little load, in which an event is sent twice."""
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +43,34 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, ["simulate", *words])
 
 
-def test_runs_without_a_violation_end_with_a_summary() -> None:
-    done = call("--from", "2", "--seeds", "1")
+class PlayedSeed(NamedTuple):
+    """What a campaign of one run printed, its report, and the result of the run."""
+
+    done: Result
+    report: Path
+    result: SimulationResult
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> PlayedSeed:
+    """The first of the seeds that two processes share in another test."""
+    results: list[SimulationResult] = []
+
+    def play(*words: Any, **more: Any) -> SimulationResult:
+        results.append(run.play(*words, **more))
+        return results[-1]
+
+    file = tmp_path_factory.mktemp("played") / "campaign.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulate, "fix_hash_seed", lambda: None)
+        patch.setattr(campaign, "play", play)
+        done = call("--from", "34", "--seeds", "1", "--report", str(file))
+    (result,) = results
+    return PlayedSeed(done, file, result)
+
+
+def test_runs_without_a_violation_end_with_a_summary(played: PlayedSeed) -> None:
+    done = played.done
     assert done.exit_code == ExitCode.OK
     assert done.stdout.startswith("1 runs, 0 with violations, 0 too idle to count; ")
     assert "\nrare branches: " in done.stdout
@@ -48,18 +79,18 @@ def test_runs_without_a_violation_end_with_a_summary() -> None:
 
 def test_a_violation_is_a_line_with_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_ids(monkeypatch)
-    done = call("--from", "2", "--seeds", "1")
+    done = call("--from", SEED, "--seeds", "1")
     assert isinstance(done.exception, CheckFailed)
     assert exit_code(done.exception) == ExitCode.CHECK_FAILED
     first = done.stderr.splitlines()[0]
-    assert first.startswith("seed 2: V5 at ")
-    assert first.endswith("; routerd-eventd simulate --seed 2 --trace")
+    assert first.startswith(f"seed {SEED}: V5 at ")
+    assert first.endswith(f"; routerd-eventd simulate --seed {SEED} --trace")
 
 
 def test_one_seed_shows_its_plan_and_with_trace_each_step() -> None:
-    plan = call("--seed", "2").stdout.splitlines()
-    trace = call("--seed", "2", "--trace").stdout.splitlines()
-    assert plan[0].startswith("seed 2: ")
+    plan = call("--seed", SEED).stdout.splitlines()
+    trace = call("--seed", SEED, "--trace").stdout.splitlines()
+    assert plan[0].startswith(f"seed {SEED}: ")
     assert len(trace) > 1000
     assert set(plan) <= set(trace), "the same plan, and the same verdict with the same sum"
 
@@ -70,12 +101,13 @@ def test_a_plan_that_fails_is_shrunk_to_a_file_that_can_be_played(
     monkeypatch.chdir(tmp_path)
     forget_ids(monkeypatch)
     monkeypatch.setattr(shrinking, "play", _fails_with_two_faults)
-    Path("plan-2.json").write_text("another plan")
-    assert "plan-2-2.json: 2 nodes, 0 steps of load, 2 faults" in call("--seed", "2", "--shrink").stdout
-    done = call("--plan", "plan-2-2.json")
-    assert done.stdout.startswith("seed 2: pair, ")
+    Path(f"plan-{SEED}.json").write_text("another plan")
+    file = f"plan-{SEED}-2.json"
+    assert f"{file}: 2 nodes, 0 steps of load, 2 faults" in call("--seed", SEED, "--shrink").stdout
+    done = call("--plan", file)
+    assert done.stdout.startswith(f"seed {SEED}: pair, ")
     assert len(done.stdout.splitlines()) == 4
-    assert Path("plan-2.json").read_text() == "another plan", "a file that exists is left alone"
+    assert Path(f"plan-{SEED}.json").read_text() == "another plan", "a file that exists is left alone"
 
 
 def _fails_with_two_faults(plan: SimulationPlan, **_more: object) -> SimulationResult:
@@ -90,14 +122,14 @@ def test_a_file_without_a_plan_is_an_error(tmp_path: Path) -> None:
     assert "cannot be read as a plan" in str(done.exception)
 
 
-def test_processes_share_the_runs_and_a_report_is_continued(tmp_path: Path) -> None:
+def test_processes_share_the_runs_and_a_report_is_continued(played: PlayedSeed, tmp_path: Path) -> None:
     file = tmp_path / "campaign.json"
-    call("--from", "2", "--seeds", "1", "--report", str(file))
-    done = call("--from", "2", "--seeds", "3", "--jobs", "2", "-o", "json", "--report", str(file))
+    shutil.copy(played.report, file)
+    done = call("--from", "34", "--seeds", "3", "--jobs", "2", "-o", "json", "--report", str(file))
     assert (done.exit_code, done.stderr) == (ExitCode.OK, "")
     assert json.loads(done.stdout) == json.loads(file.read_bytes())
     found = json.loads(done.stdout)["result"]
-    assert (found["seeds"], found["runs"], found["violations"]) == ([[2, 4]], 3, [])
+    assert (found["seeds"], found["runs"], found["violations"]) == ([[34, 36]], 3, [])
     assert sum(found["branches"].values()) > 0
 
 
@@ -110,16 +142,15 @@ def test_one_seed_takes_no_options_of_many(words: tuple[str, ...]) -> None:
     assert f"leave out {words[0]}" in " ".join(done.stderr.split())
 
 
-def test_runs_that_are_all_too_idle_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [("--from", "34", "--seeds", "1"), ("--seed", "34")], ids=["many", "one"])
+def test_runs_that_are_all_too_idle_prove_nothing(
+    played: PlayedSeed, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is judged anew, as if twice its load had to be acknowledged, and not played again."""
+    assert played.result.counts
+    monkeypatch.setattr(campaign, "play", lambda *_, **__: played.result)
     monkeypatch.setattr(run, "LEAST_ACKNOWLEDGED", 2)
-    done = call("--from", "2", "--seeds", "1")
-    assert isinstance(done.exception, CheckFailed)
-    assert "too idle to count" in str(done.exception)
-
-
-def test_one_run_that_is_too_idle_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "LEAST_ACKNOWLEDGED", 2)
-    done = call("--seed", "2")
+    done = call(*words)
     assert isinstance(done.exception, CheckFailed)
     assert "too idle to count" in str(done.exception)
 
