@@ -45,7 +45,9 @@ BROKEN_WAIT = 1.0
 """Seconds to wait when this node's own database cannot record a failure."""
 
 REOPEN_AFTER = 1.0
-"""Seconds after a comparison of marks in which a restart of the other side does not cause another one at once."""
+"""Seconds after a comparison of marks until which the next one is postponed; twice as many after each that was."""
+LONGEST_REOPEN = 60.0
+"""Maximum number of these seconds."""
 CALM = 600.0
 """Seconds without a rewind after which the count of rewinds begins again; at least four times the cap of the back-off.
 """
@@ -122,9 +124,9 @@ class Consumer(Generic[PageT]):
         self._tried_upto = 0
         self._failed_upto = 0
         self._opened_at = float("-inf")
-        self._doubted = False
-        self._put_off: asyncio.Future[None] | None = None  # until a comparison that was put off
-        self._was_put_off = False  # the latest comparison
+        self._reopen_after = REOPEN_AFTER
+        self._must_compare = False
+        self._postponed_comparison: asyncio.Future[None] | None = None  # done when it is due
         self._rewinds = 0
         self._rewound_at = float("-inf")
 
@@ -146,27 +148,30 @@ class Consumer(Generic[PageT]):
     def reopen(self) -> None:
         """Let the next attempt compare marks with the other side, which was restarted and may have lost records.
 
-        The last comparison must be older than `REOPEN_AFTER`: until then, the next one is put off, and it is left out
-        if the last one was put off itself. Otherwise two nodes could cause each other's comparisons forever. Deliveries
-        under way are settled first, because their answers may be from before the restart.
+        At most one comparison is under way or postponed, and none is left out: it begins after the last restart. The
+        pause after the last comparison doubles with each postponed one, so that two nodes, each of which takes the
+        other's comparison for a restart, soon compare once a minute. It is short again after twice its length.
+        Deliveries under way are settled first, because their answers may be from before the restart.
         """
-        left = self._opened_at + REOPEN_AFTER - self._monotonic()
-        if left < 0:
-            self._doubt()
-        elif self._put_off is None and not self._was_put_off:
-            self._put_off = self._log.clock.timer(left)
-            self._put_off.add_done_callback(self._compare_later)
+        passed = self._monotonic() - self._opened_at
+        if passed > 2 * self._reopen_after:
+            self._reopen_after = REOPEN_AFTER
+        if passed > self._reopen_after:
+            self._compare()
+        elif self._postponed_comparison is None:
+            self._postponed_comparison = self._log.clock.timer(self._reopen_after - passed)
+            self._postponed_comparison.add_done_callback(self._compare_later)
 
-    def _compare_later(self, put_off: asyncio.Future[None]) -> None:
-        if not put_off.cancelled():
-            self._doubt()
+    def _compare_later(self, due: asyncio.Future[None]) -> None:
+        if not due.cancelled():
+            self._compare()
 
-    def _doubt(self) -> None:
-        self._doubted = True
-        self._compare_if_doubted()
+    def _compare(self) -> None:
+        self._must_compare = True
+        self._compare_if_due()
 
-    def _compare_if_doubted(self) -> None:
-        if self._doubted and not self._flying:
+    def _compare_if_due(self) -> None:
+        if self._must_compare and not self._flying:
             self.reread()
 
     def reread(self) -> None:
@@ -183,17 +188,17 @@ class Consumer(Generic[PageT]):
         self._sink.wind_down()
         self.reread()
 
-    def _end_put_off(self) -> None:
-        if self._put_off is not None:
-            self._put_off.cancel()
-            self._put_off = None
+    def _cancel_postponed_comparison(self) -> None:
+        if self._postponed_comparison is not None:
+            self._postponed_comparison.cancel()
+            self._postponed_comparison = None
 
     async def run(self) -> None:
         """Run until `finish` or cancelled. Also returns when the cursor was deleted or has reached its end."""
         try:
             await self._run()
         finally:
-            self._end_put_off()
+            self._cancel_postponed_comparison()
 
     async def _run(self) -> None:
         finished = False
@@ -309,12 +314,13 @@ class Consumer(Generic[PageT]):
             await self._wait(progress, watch, more or ended)  # records beyond its end are not waited for
             while self._flying and self._flying[0][1].done():
                 await self._settle_first(progress, cursor)
-            self._compare_if_doubted()
+            self._compare_if_due()
 
     async def _open(self, cursor: Cursor, progress: _Progress, page: PageT) -> OpenResult:
-        self._opened_at, self._doubted = self._monotonic(), False
-        self._was_put_off = self._put_off is not None and self._put_off.done()
-        self._end_put_off()
+        self._opened_at, self._must_compare = self._monotonic(), False
+        if self._postponed_comparison is not None and self._postponed_comparison.done():
+            self._reopen_after = min(2 * self._reopen_after, LONGEST_REOPEN)
+        self._cancel_postponed_comparison()
         self._tried_upto = max(
             progress.settled, page.upto
         )  # a link that cannot be opened has failed for everything that waited

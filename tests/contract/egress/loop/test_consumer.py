@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventd.egress.loop.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, REOPEN_AFTER
+from eventd.egress.loop.consumer import BROKEN_WAIT, CALM, IDLE_WRITE, LONGEST_REOPEN, REOPEN_AFTER
 from eventd.egress.loop.sink import Ack, Blocked, LinkError, LinkUnavailable, Rewind
 from eventd.errors import DatabaseUnavailable, Invalid
 from eventd.log.core.eventlog import EventLog
@@ -621,7 +621,7 @@ async def test_a_destination_that_was_started_is_compared_after_what_is_under_wa
     assert sink.taken == ["a"]
 
 
-async def test_a_destination_that_was_started_just_after_a_comparison_is_compared_a_second_later_and_once(
+async def test_a_destination_that_was_started_twice_just_after_a_comparison_is_compared_once_a_second_later(
     log: EventLog, topic: int, clock: ManualClock
 ) -> None:
     sink = ScriptedSink(NAME)
@@ -633,13 +633,48 @@ async def test_a_destination_that_was_started_just_after_a_comparison_is_compare
         assert sink.opened == 1
         clock.advance(REOPEN_AFTER)
         await until(lambda: sink.opened == 2)
-        link.consumer.reopen()  # as the destination compares, too: there is no end to it otherwise
-        clock.advance(REOPEN_AFTER + 1)
-        await publish(log, topic, "a")
-        await until(lambda: link.at(1))
+        clock.advance(LONGEST_REOPEN)
+        await give_turns()
         assert sink.opened == 2
+
+
+async def test_no_start_of_a_destination_is_left_out_after_a_comparison_that_was_postponed(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    sink = ScriptedSink(NAME)
+    async with run_consumer(log, sink, topic) as link:
+        await until(lambda: sink.opened == 1)
+        clock.advance(0.5)
         link.consumer.reopen()
+        clock.advance(0.5)
+        await until(lambda: sink.opened == 2)
+        clock.advance(0.9)
+        link.consumer.reopen()  # it may have been restored from a copy
+        clock.advance(2 * REOPEN_AFTER)
         await until(lambda: sink.opened == 3)
+
+
+async def test_starts_that_follow_each_comparison_are_compared_after_a_pause_that_doubles_until_they_end(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    """As when the destination takes each comparison for a start, and compares its own marks."""
+    sink = ScriptedSink(NAME)
+    async with run_consumer(log, sink, topic) as link:
+        await until(lambda: sink.opened == 1)
+        for pause in (1, 2, 4, 8, 16, 32, LONGEST_REOPEN, LONGEST_REOPEN):
+            before = sink.opened
+            link.consumer.reopen()
+            clock.advance(pause - 0.1)
+            await give_turns()
+            assert sink.opened == before
+            clock.advance(0.1)
+            await until(lambda: sink.opened == before + 1)  # noqa: B023 (awaited before the next round)
+        clock.advance(2 * LONGEST_REOPEN + 1)
+        link.consumer.reopen()
+        await until(lambda: sink.opened == 10)
+        link.consumer.reopen()
+        clock.advance(REOPEN_AFTER)
+        await until(lambda: sink.opened == 11)
 
 
 # --- going back ---------------------------------------------------------------------------------------------------
