@@ -22,18 +22,18 @@ THREADS: Final[ThreadFactory] = ThreadPoolExecutor
 """Creates pools of real threads: the default; code inside a node uses the factory of its node."""
 
 
-class RunHere(Protocol):
+class RunInLoop(Protocol):
     """Runs a job in the calling thread, and returns its result."""
 
     def __call__(self, job: Callable[[], T], /) -> T: ...
 
 
-def stand_in(pool: Executor) -> RunHere:
-    """Return the function by which another thread does a job of an idle pool.
+def in_loop_runner(pool: Executor) -> RunInLoop:
+    """Return the function by which the thread of the loop runs a job of an idle pool.
 
-    A simulated pool has its own, because there a job takes time, and is noted.
+    A simulated pool has its own, because there a job takes simulated time and is recorded.
     """
-    return cast(RunHere, getattr(pool, "run_here", _call))
+    return cast(RunInLoop, getattr(pool, "run_in_loop", _call))
 
 
 def _call(job: Callable[[], Any], /) -> Any:

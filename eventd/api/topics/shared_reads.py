@@ -60,8 +60,8 @@ ReadKey = tuple[int, frozenset[str], str]
 class Page:
     """A page of a topic after the seq `after`; `found` is None when the topic was deleted.
 
-    `texts` caches the messages made of it, so that each is made once for all clients; `made`, anything else. So are its
-    members: a thousand clients may ask for each.
+    `texts` caches the messages made of it, so that each is made once for all clients; `made`, anything else. Its
+    properties are cached too, because thousands of clients read them.
     """
 
     def __init__(self, name: str, after: int, found: TopicPage | None) -> None:

@@ -147,13 +147,13 @@ class Writer:
     def _is_lone(self, units: Sequence[Unit[Any]]) -> bool:
         """Return whether these units may be written in the loop: a brief one alone, and the disk was fast lately."""
         alone = len(units) == 1 and units[0].is_brief and not self.waiting
-        return alone and self._budget.is_open and self._database.may_write_here
+        return alone and self._budget.is_open and self._database.may_write_in_loop
 
     def _write_in_loop(
         self, run: _GroupWrite, work: Callable[[Connection], CommitResult]
     ) -> Future[CommitResult] | None:
         """Write in this thread, and return the completed future; None if it has to be written in the other."""
-        done = self._database.write_here(work, durable=run.durable)
+        done = self._database.write_in_loop(work, durable=run.durable)
         self._budget.note_loop(self._clock.monotonic() - run.begun)
         if done is None:
             self._budget.distrust()
@@ -201,19 +201,19 @@ class Writer:
         sizes = [(block.records, block.bytes) for block in committed.blocks]
         self.work.done(sizes, run.spent.flush if flushed else None)
         span = self._trace(run.group, committed, seconds) if tracing.on else None
-        tell_time = partial(self._tell_time, run, committed, seconds, span)
+        report_time = partial(self._report_time, run, committed, seconds, span)
         if run.in_loop:
-            self._deliver_lone(run, committed, tell_time)
+            self._deliver_lone(run, committed, report_time)
             return
         try:
-            tell_time()
+            report_time()
             if committed.blocks:
                 self._committed(committed)
         finally:  # a callback may fail: the callers whose units are written must still get their results
             _resolve_all(run.group, committed.results)
 
-    def _deliver_lone(self, run: _GroupWrite, committed: CommitResult, tell_time: Callable[[], None]) -> None:
-        """Wake readers, answer the caller, and tell the time, each in a turn of the loop of its own.
+    def _deliver_lone(self, run: _GroupWrite, committed: CommitResult, report_time: Callable[[], None]) -> None:
+        """Wake readers, answer the caller, and report the duration, each in a turn of the loop of its own.
 
         So the first turn of a woken reader, which may be a push, does not wait for the others. With many readers, the
         caller is answered before them.
@@ -228,9 +228,11 @@ class Writer:
                 loop.call_soon(_resolve_all, run.group, committed.results)
             else:
                 _resolve_all(run.group, committed.results)
-            loop.call_soon(loop.call_soon, tell_time)
+            loop.call_soon(loop.call_soon, report_time)
 
-    def _tell_time(self, run: _GroupWrite, committed: CommitResult, seconds: float, span: TraceContext | None) -> None:
+    def _report_time(
+        self, run: _GroupWrite, committed: CommitResult, seconds: float, span: TraceContext | None
+    ) -> None:
         with tracing.within(span):
             self._timed(seconds, committed.last - committed.head.last, run.in_loop)
 

@@ -104,7 +104,7 @@ class SimulatedPool(Executor):
             self._timing.job_done(self.name)
         self._loop.call_later(self._timing.job_seconds(), self._tell, job)
 
-    def run_here(self, call: Callable[[], T]) -> T:
+    def run_in_loop(self, call: Callable[[], T]) -> T:
         """Run a job at once, as a part of the step that calls this."""
         self._loop.pass_time(self._timing.job_seconds())
         job = _Job(call)

@@ -21,7 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from eventd.errors import DatabaseUnavailable
 from eventd.runtime.chance import SYSTEM, Chance
-from eventd.runtime.threads import THREADS, ThreadFactory, stand_in
+from eventd.runtime.threads import THREADS, ThreadFactory, in_loop_runner
 from eventd.store.engine.address import SqliteUrl, parse_url
 from eventd.store.engine.attached import take_attached
 from eventd.store.engine.boot import read_boot_id
@@ -90,7 +90,7 @@ class Database:
         self._writing = ThreadConnections(writing, KEPT_BY_WRITER.get(self.kind, ""))
         self._reading = ThreadConnections(self._open_engine(2 * READERS))
         self._writer = threads(1, "eventd-writer", self._writing.keep)
-        self._run_here = stand_in(self._writer)
+        self._run_in_loop = in_loop_runner(self._writer)
         self._unfinished: deque[Future[Any]] = deque()  # the writer thread's, in order
         self._checkpoints_apart = False
         self.is_checkpointing = False
@@ -178,11 +178,11 @@ class Database:
             return fn(conn)
 
     @property
-    def may_write_here(self) -> bool:
-        """Return whether `write_here` may be called: on SQLite, while the writer thread has nothing to do.
+    def may_write_in_loop(self) -> bool:
+        """Return whether `write_in_loop` may be called: on SQLite, while the writer thread has nothing to do.
 
-        Also, no checkpoint must be under way, in a transaction or beside it, no transaction must write the log again,
-        and no other process of the node may write constantly: all of these take long.
+        Also, no checkpoint may be under way, in a transaction or beside it, no transaction may have to write the log
+        again, and no other process of the node may write constantly: all of these take long.
         """
         while self._unfinished and self._unfinished[0].done():
             self._unfinished.popleft()
@@ -193,12 +193,12 @@ class Database:
             and self._writing.has_one_thread
         )
 
-    def write_here(self, fn: Callable[[Connection], T], *, durable: bool = True) -> Future[T] | None:
+    def write_in_loop(self, fn: Callable[[Connection], T], *, durable: bool = True) -> Future[T] | None:
         """Run `fn` as `start_write` does, but in this thread, which is that of the loop; return its completed future.
 
         Danger: everything else in this thread waits for it, and for its flush. It waits for nothing else: returns
         None, and nothing is written, if another process has a lock, or the log has to be written again. Call it only
-        while `may_write_here`.
+        while `may_write_in_loop`.
         """
         done: Future[T] = Future()
 
@@ -207,8 +207,8 @@ class Database:
                 return self._write(fn, durable, waits=False)
 
         try:
-            done.set_result(self._run_here(job))
-        except BaseException as error:  # as in the writer thread: the future tells it
+            done.set_result(self._run_in_loop(job))
+        except BaseException as error:  # as in the writer thread: the future carries it
             if isinstance(error, _WriterNeeded) or _is_locked(error):
                 return None
             done.set_exception(error)

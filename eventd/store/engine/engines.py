@@ -204,7 +204,7 @@ _LZ4 = (
 def _compress_fast(connection: Any, _record: object) -> None:
     """Compress new blocks with LZ4, if the server was built with it and no operator chose another method.
 
-    Storing an event takes a third less of the CPU of the server than with its own method, and about as much space.
+    Storing an event takes a third less of the CPU of the server than with pglz, and about as much space.
     """
     connection.execute(_LZ4)
     connection.commit()

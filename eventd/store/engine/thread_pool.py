@@ -42,7 +42,7 @@ class ThreadConnections:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Let this thread use the connection of the only thread that called `keep`, which uses it not meanwhile."""
+        """Let this thread use the connection of the only thread that called `keep`, which does not use it meanwhile."""
         before = self._of_this_thread
         (self._of_thread.own,) = self._owned
         try:

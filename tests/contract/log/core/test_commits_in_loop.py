@@ -199,32 +199,32 @@ async def test_after_a_failed_flush_the_writer_thread_writes_the_log_again(
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
         raise error
 
-    assert database.may_write_here
-    failed = database.write_here(fail)
+    assert database.may_write_in_loop
+    failed = database.write_in_loop(fail)
     assert failed is not None
     assert isinstance(failed.exception(), DatabaseUnavailable)
-    assert not database.may_write_here
-    assert database.write_here(lambda _: None) is None, "it would write the log again"
+    assert not database.may_write_in_loop
+    assert database.write_in_loop(lambda _: None) is None, "it would write the log again"
     await trusted.log.append(trusted.topic, [draft("a")])
-    assert (await trusted.in_loop(), database.may_write_here) == ([False], True)
+    assert (await trusted.in_loop(), database.may_write_in_loop) == ([False], True)
 
 
 async def test_the_loop_commits_nothing_during_a_checkpoint(trusted: Trusted, database: Database) -> None:
     checkpoint = asyncio.create_task(database.checkpoint(patient_bytes=0))
     await asyncio.sleep(0)
-    assert not database.may_write_here
+    assert not database.may_write_in_loop
     await checkpoint
-    assert database.may_write_here
+    assert database.may_write_in_loop
 
 
 async def test_a_write_that_was_given_up_hides_none_that_runs(trusted: Trusted, database: Database) -> None:
     go_on = threading.Event()
     running = database.start_write(lambda _: go_on.wait(20))
     database.start_write(lambda _: None).cancel()
-    assert not database.may_write_here
+    assert not database.may_write_in_loop
     go_on.set()
     await asyncio.wrap_future(running)
-    assert database.may_write_here
+    assert database.may_write_in_loop
 
 
 async def test_a_database_that_is_closed_or_shared_or_makes_checkpoints_in_commits_is_not_written_in_the_loop(
@@ -235,8 +235,8 @@ async def test_a_database_that_is_closed_or_shared_or_makes_checkpoints_in_commi
             if apart:
                 await database.take_over_checkpoints()
             await database.write(lambda _: None)
-            assert database.may_write_here is (apart and not shared)
-        assert not database.may_write_here
+            assert database.may_write_in_loop is (apart and not shared)
+        assert not database.may_write_in_loop
 
 
 async def test_postgres_is_not_waited_for_in_the_loop() -> None:
@@ -244,4 +244,4 @@ async def test_postgres_is_not_waited_for_in_the_loop() -> None:
         await database.take_over_checkpoints()
         with pytest.raises(DatabaseUnavailable):
             await database.write(lambda _: None)
-        assert not database.may_write_here
+        assert not database.may_write_in_loop

@@ -91,9 +91,9 @@ def test_a_job_that_another_thread_does_takes_time_and_is_noted(loop: VirtualLoo
     pool = SimulatedPool(loop, timing, 1, "writer", lambda: seen.append("begin"))
 
     async def main() -> None:
-        assert pool.run_here(lambda: len(seen)) == 1
+        assert pool.run_in_loop(lambda: len(seen)) == 1
         with pytest.raises(ZeroDivisionError):
-            pool.run_here(lambda: 1 // 0)
+            pool.run_in_loop(lambda: 1 // 0)
 
     loop.run_until_complete(main())
     assert loop.time() - BEGIN == 2.0
