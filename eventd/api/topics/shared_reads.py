@@ -185,6 +185,11 @@ class Feed:
         # It must live: without it clients that have caught up get no news.
         self._serving = v0.supervisor.keep(self._serve_for_ever, f"feed of {want.name}")
 
+    def add_users(self, number: int) -> None:
+        """Count clients that begin to use the feed, or, with a negative number, end it."""
+        self.users += number
+        self._watch.readers = self.users
+
     @property
     def turn(self) -> int:
         """Return the turn, which changes with every signal of the topic."""
@@ -325,13 +330,13 @@ class Feeds:
         feed = self._feeds.get(want)
         if feed is None:
             feed = self._feeds[want] = Feed(want, self._v0)
-        feed.users += 1
+        feed.add_users(1)
         return feed
 
     def release(self, feed: Feed, client: FeedReader) -> None:
         """End a client's use of a feed; the feed stops after the last one."""
         feed.forget(client)
-        feed.users -= 1
+        feed.add_users(-1)
         if not feed.users:
             del self._feeds[feed.want]
             feed.close()

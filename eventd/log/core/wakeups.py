@@ -14,8 +14,8 @@ from typing import Final
 
 UNSEEN: Final = 1024
 """Maximum positions that a watch with families may pass without a signal, so that its reader does not fall behind."""
-FEW_WATCHES: Final = 4
-"""Maximum number of watches of a topic whose readers run before a client is answered."""
+FEW_READERS: Final = 4
+"""Maximum number of readers of a topic that run before a client is answered."""
 _NEVER: Final = 1 << 63
 
 
@@ -26,7 +26,7 @@ class Watch:
     one of these and a dot. Other records signal the watch as well, but perhaps only after `UNSEEN` positions.
     """
 
-    __slots__ = ("_due", "_signs", "_waiting", "families", "head", "looks", "own", "topics", "turn")
+    __slots__ = ("_due", "_signs", "_waiting", "families", "head", "looks", "own", "readers", "topics", "turn")
 
     def __init__(
         self, topics: Collection[int] | None, *, own: bool = False, families: frozenset[str] | None = None
@@ -35,6 +35,8 @@ class Watch:
         self.own = own
         self.families = families
         self.head = 0
+        self.readers = 1
+        """How many readers share the watch, where they are known."""
         self.turn = 0
         """Changes with every signal, including those without a new head."""
         self.looks = 0
@@ -159,8 +161,10 @@ class Wakeups:
         return topic_id in self._by_topic
 
     def are_few(self, topics: Collection[int]) -> bool:
-        """Return whether at most `FEW_WATCHES` name these topics; watches of all topics do not count."""
-        return sum(len(self._by_topic.get(topic, ())) for topic in topics) <= FEW_WATCHES
+        """Return whether at most `FEW_READERS` watch these topics; watches of all topics do not count."""
+        if sum(len(self._by_topic.get(topic, ())) for topic in topics) > FEW_READERS:
+            return False  # thousands of watches are not counted one by one
+        return sum(watch.readers for topic in topics for watch in self._by_topic.get(topic, ())) <= FEW_READERS
 
     def appended(
         self, first: int, last: int, topics: Mapping[int, bool], families: Collection[str] | None = None

@@ -18,7 +18,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.loop_budget import FIRST_PAUSE, SLOW, TRUSTED
 from eventd.log.core.units import Publish
 from eventd.log.core.values import FEW_BYTES, FEW_RECORDS, AppendResult, Draft, Outcome
-from eventd.log.core.wakeups import FEW_WATCHES
+from eventd.log.core.wakeups import FEW_READERS
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import ManualClock, draft
@@ -81,7 +81,7 @@ async def test_a_lone_event_is_committed_in_the_loop(trusted: Trusted) -> None:
     assert await trusted.ids() == ["a"]
 
 
-@pytest.mark.parametrize(("watches", "first"), [(FEW_WATCHES, "push"), (FEW_WATCHES + 1, "answer")])
+@pytest.mark.parametrize(("watches", "first"), [(FEW_READERS, "push"), (FEW_READERS + 1, "answer")])
 async def test_a_few_readers_begin_their_push_before_the_client_is_answered(
     trusted: Trusted, watches: int, first: str
 ) -> None:

@@ -313,11 +313,12 @@ async def test_nothing_is_kept_of_clients_that_have_gone(server: Server) -> None
     await server.put("idle")
     async with watch_topics(server, "idle") as stays:
         await stays.take("caught-up")
+        feeds = server.v0.part(FollowerRegistry).feeds._feeds
         for _ in range(5):
             async with watch_topics(server, "idle") as goes:
                 await goes.take("caught-up")
+                assert [feed._watch.readers for feed in feeds.values()] == [2]
         await until(lambda: server.v0.serving.concurrency.streams.taken == 1, "the others to be gone")
-        feeds = server.v0.part(FollowerRegistry).feeds._feeds
         assert [(feed.users, [*map(len, feed._waiting.values())]) for feed in feeds.values()] == [(1, [1])]
     await until(lambda: not server.v0.serving.concurrency.streams.taken)
     assert not feeds

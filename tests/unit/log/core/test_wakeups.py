@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from eventd.log.core.wakeups import UNSEEN, Wakeups
+from eventd.log.core.wakeups import FEW_READERS, UNSEEN, Wakeups
 
 
 async def test_a_sign_between_the_read_and_the_wait_is_not_missed() -> None:
@@ -47,6 +47,17 @@ async def test_who_has_given_up_waiting_is_left_alone() -> None:
     wakeups.touch(1)
     assert waits.done()
     assert gone.cancelled()
+
+
+def test_readers_that_share_a_watch_count_each() -> None:
+    wakeups = Wakeups()
+    wakeups.watch(None)
+    wakeups.watch((1,))
+    shared = wakeups.watch((1, 2))
+    shared.readers = FEW_READERS - 1
+    assert wakeups.are_few((1,))
+    shared.readers = FEW_READERS
+    assert (wakeups.are_few((1,)), wakeups.are_few((2,)), wakeups.are_few((1, 2))) == (False, True, False)
 
 
 async def test_listeners_are_told_which_topics_and_none_where_nobody_knows() -> None:
