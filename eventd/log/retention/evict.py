@@ -22,7 +22,7 @@ from eventd.log.cursors.trimmed import NUMBERED, note_forgotten
 from eventd.log.history.hints import delete_hints
 from eventd.log.history.refuted import delete_refuted
 from eventd.log.history.trees import Tree, find_open_tree
-from eventd.log.retention.gone_ids import Expiries, adjoining, delete_gone, mark_gone, read_gone
+from eventd.log.retention.gone_ids import Expiries, adjoining, delete_gone, mark_gone, read_gone, unbroken
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch
@@ -202,7 +202,7 @@ def _delete_ids(conn: Connection, topic: TopicRow, going: _Prefix) -> PrefixNote
     """Delete the event ids of these blocks' records, for a deleted topic; return the notes, without losses."""
     removed = 0
     for blocks in adjoining(going.blocks):
-        in_runs = end_span(conn, topic.id, blocks[0].position, blocks[-1].last)
+        in_runs = sum(end_span(conn, topic.id, first, last) for first, last in unbroken(blocks))
         removed += in_runs
         if in_runs < sum(block.records for block in blocks):
             removed += delete_gone(conn, topic.id, blocks)
@@ -223,7 +223,7 @@ def _note_losses(conn: Connection, topic: TopicRow, going: _Prefix, now: int, ex
     for blocks in adjoining(going.blocks):
         expiries = [*map(_expiries_of, blocks)]
         gone = read_gone(blocks, expiries)
-        in_runs = note_gone(conn, topic.id, gone.first, gone.digests, gone.expiries, now)
+        in_runs = sum(note_gone(conn, topic.id, *part, now) for part in gone.parts(unbroken(blocks)))
         removed += in_runs
         if in_runs < sum(block.records for block in blocks):
             removed += mark_gone(conn, topic.id, gone, now)

@@ -6,7 +6,7 @@ A statement for each event would take three times as long, and give the interpre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from eventd.log.core.blocks import BLOCK_RECORDS, Block
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import compares_bytes, execute, fetch, listed_in, number_in
+from eventd.store.ids.ranges import Span
 from federation.event import DIGEST_BYTES, content_digests, read_ids
 
 _SPARSE: Final = 2
@@ -43,6 +44,13 @@ class GoneEvents(NamedTuple):
     digests: bytes
     expiries: Expiries
 
+    def parts(self, spans: Iterable[Span]) -> Iterator[tuple[int, bytes, Expiries]]:
+        """Yield the first position, the digests and the expiries of each of these spans of positions."""
+        for first, last in spans:
+            start, end = first - self.first, last + 1 - self.first
+            times = None if self.expiries is None else self.expiries[start:end]
+            yield first, self.digests[start * DIGEST_BYTES : end * DIGEST_BYTES], times
+
 
 def adjoining(blocks: Sequence[Block]) -> Iterator[list[Block]]:
     """Yield the blocks, those of a short range of positions together: events that came singly are a block each."""
@@ -54,6 +62,20 @@ def adjoining(blocks: Sequence[Block]) -> Iterator[list[Block]]:
         some.append(block)
     if some:
         yield some
+
+
+def unbroken(blocks: Sequence[Block]) -> Iterator[Span]:
+    """Yield the spans of positions of these blocks.
+
+    Other positions between them may be those of a lost block, whose ids are not those of evicted events.
+    """
+    first, last = blocks[0].position, blocks[0].last
+    for block in blocks[1:]:
+        if block.position != last + 1:
+            yield first, last
+            first = block.position
+        last = block.last
+    yield first, last
 
 
 def read_gone(blocks: Sequence[Block], expiries: Sequence[Expiries]) -> GoneEvents:

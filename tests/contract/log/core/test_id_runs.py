@@ -21,7 +21,7 @@ from eventd.log.core.values import Draft, Outcome
 from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_rows, evict
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.statements import fetch
+from eventd.store.engine.statements import execute, fetch
 from eventd.store.ids import known, merging, runs
 from eventd.store.ids.known import read_ids_of
 from eventd.store.ids.ranges import spans_within
@@ -262,4 +262,24 @@ async def test_an_id_that_was_freed_and_came_again_has_its_later_position_after_
     await side.do(Merge(ALL))
     assert len(await side.database.read(runs.read_all_runs)) == 1, "they were merged"
     assert await side.do(Append(again)) == ([Outcome.DUPLICATE] * 8, [*range(10, 18)])
+    await side.close()
+
+
+async def test_an_evicted_event_stays_known_beside_a_lost_block_whose_ids_are_in_a_run(
+    tmp_path: Path, template: Path, small: list[bool]
+) -> None:
+    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    small[0] = True
+    for some in (PLAIN[:10], PLAIN[10:20], PLAIN[20:30]):
+        await side.do(Append([draft(each, expires=NOW + HOUR) for each in some]))
+    small[0] = False
+    later = draft(PLAIN[0], expires=NOW + 2 * HOUR)
+    assert await side.do(Append([later])) == ([Outcome.REFRESH], [31])
+    await side.database.write(lambda conn: execute(conn, "DELETE FROM blocks WHERE position = 11"))
+    await side.do(Evict(0))
+    assert await side.do(Append([later])) == ([Outcome.DUPLICATE], [31]), "it has a row, not an entry"
+    found = await side.database.read(read_ids_of, side.topic, [PLAIN[0], PLAIN[5], PLAIN[15]])
+    assert [found[each].gone_at is None for each in (PLAIN[0], PLAIN[5], PLAIN[15])] == [False, False, True]
     await side.close()
