@@ -18,24 +18,24 @@ class ClientStream:
     """The outgoing stream to one client over TCP."""
 
     def __init__(self, transport: asyncio.Transport, writer: AbstractStreamWriter) -> None:
-        self._transport = transport
+        self.transport = transport
         self._writer = writer
         transport.set_write_buffer_limits(high=HELD_BYTES)
 
     @property
     def closed(self) -> bool:
         """Return whether the connection is closed, by either side."""
-        return self._transport.is_closing()
+        return self.transport.is_closing()
 
     @property
     def full(self) -> bool:
         """Return whether the client has more than `HELD_BYTES` still to read."""
-        return self._transport.get_write_buffer_size() > HELD_BYTES
+        return self.transport.get_write_buffer_size() > HELD_BYTES
 
     def write(self, text: bytes) -> None:
         """Send, without waiting for the client; nothing over a closed connection."""
-        if not self._transport.is_closing():
-            self._transport.write(text)
+        if not self.transport.is_closing():
+            self.transport.write(text)
 
     async def drain(self) -> None:
         """Wait, if the client is behind, until it has read most of what was sent. Raises ConnectionError if it left."""
@@ -43,7 +43,7 @@ class ClientStream:
 
     def abort(self) -> None:
         """Close the connection now, and drop what the client has not read."""
-        self._transport.abort()
+        self.transport.abort()
 
     def send_last(self, text: bytes) -> None:
         """Send a last message, and disconnect a client that has not read everything after `PARTING_SECONDS`: a stopping
@@ -52,8 +52,8 @@ class ClientStream:
         asyncio.get_running_loop().call_later(PARTING_SECONDS, self._abandon)
 
     def _abandon(self) -> None:
-        if self._transport.get_write_buffer_size():
-            self._transport.abort()
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
 
 
 def text_frame(payload: bytes) -> bytes:

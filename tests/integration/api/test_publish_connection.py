@@ -14,6 +14,7 @@ from aiohttp import ClientSession, WSServerHandshakeError
 
 from eventd.api.admin.events import publish_connection, publishing
 from eventd.api.admin.events.publish_connection import PublishConnection
+from eventd.api.admin.events.writer_shares import KEY_EVENTS
 from eventd.api.keys.configured_keys import parse_keys
 from eventd.api.listener import messages
 from eventd.log.core import writer
@@ -244,7 +245,7 @@ async def test_a_client_that_reads_no_answers_is_not_read_any_further(
         transport: Any = socket.socket._writer.transport
         transport.pause_reading()
         await until(lambda: bool(opened), "the node to serve it")
-        opened[0]._stream._transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 32 << 10)
+        opened[0]._stream.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 32 << 10)
         taken = event("a", id="taken")
         sent = 0
 
@@ -278,6 +279,62 @@ async def test_large_messages_use_the_memory_for_bodies_until_they_are_answered(
         assert await socket.heard() is None
         assert socket.socket.close_code == 1013
     await until(lambda: not server.v0.serving.concurrency.streams.taken, "the place to be free")
+
+
+async def test_all_connections_of_a_key_share_what_the_writer_gets_and_other_keys_do_not_wait_for_them(
+    start_server: StartServer, opened: list[PublishConnection]
+) -> None:
+    server = await start_server(keys="full,other:write")
+    full, other = server.with_key("full"), server.with_key("other")
+    async with connect_publisher(full) as one, connect_publisher(full) as two, connect_publisher(other) as third:
+        await until(lambda: len(opened) == 3, "the node to serve them")
+        shares, key = opened[0]._shares, opened[0]._memory.key
+        assert shares.ask(key, KEY_EVENTS - 1).is_granted
+        assert opened[1]._memory.key == key
+        await one.send(1, event("a"), event("b"))
+        await two.send(1, event("c"))
+        await third.send(1, event("d"))
+        assert (await third.answer())["counts"]["new"] == 1
+        await until(lambda: len(shares._lines.get(key, ())) == 2, "both to wait unread")
+        shares.give_back(key, KEY_EVENTS - 1)
+        assert [(await each.answer())["counts"]["new"] for each in (one, two)] == [2, 1]
+        assert shares.held == 0
+    assert (await stored_subjects(full))[0] == "d"
+
+
+async def test_a_message_that_waits_unread_when_the_node_stops_is_dropped(
+    migrated_sqlite_url: str, opened: list[PublishConnection]
+) -> None:
+    async with ClientSession() as session, AsyncExitStack() as clients:
+        async with serving(migrated_sqlite_url) as server:
+            await apply_group(server)
+            socket = await clients.enter_async_context(connect_publisher(Client(session, server.url)))
+            await socket.send(1, event("a"))
+            await socket.answer()
+            (connection,) = opened
+            key = connection._memory.key
+            assert connection._shares.ask(key, KEY_EVENTS).is_granted
+            await socket.send(2, event("b"))
+            await until(lambda: key in connection._shares._lines, "it to wait")
+            ending = asyncio.ensure_future(drain(socket))
+        answered, error = await ending
+    assert (answered, error["code"]) == ([], "unavailable")
+
+
+async def test_a_client_that_does_not_read_its_answers_does_not_delay_the_stop(
+    server: Server, opened: list[PublishConnection]
+) -> None:
+    async with connect_publisher(server) as socket:
+        transport: Any = socket.socket._writer.transport
+        transport.pause_reading()
+        await until(lambda: bool(opened), "the node to serve it")
+        (connection,) = opened
+        connection._stream.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 32 << 10)
+        for seq in range(20):
+            await socket.send(seq, *[event("a", id="taken")] * 1000)
+        await until(lambda: connection._end is not None, "the node to wait for its client")
+        connection.end(publish_connection.stopping(), 1001)
+        await until(lambda: not server.v0.serving.concurrency.streams.taken, "the connection to end")
 
 
 async def test_a_message_that_does_not_end_in_time_ends_its_connection(

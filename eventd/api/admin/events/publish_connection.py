@@ -10,26 +10,31 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from eventd.api.admin.events.emitting import prepare, show_exceptions
+from eventd.api.admin.events.message_memory import EVENT_BYTES, MessageMemory
 from eventd.api.admin.events.publish_messages import (
     PublishMessage,
     UnnumberedMessage,
+    estimate_events,
     read_message,
     refusal,
     write_answers,
     write_end,
 )
+from eventd.api.admin.events.writer_shares import WriterShares
 from eventd.api.admin.resources.groups import EmitTarget, find_target
-from eventd.api.bodies.bodies import SMALL_BYTES, BodyMemory, BodyReservation, aside
+from eventd.api.bodies.bodies import SMALL_BYTES, BodyReservation, aside
 from eventd.api.errors.codes import internal
 from eventd.api.framework.operations import Services
 from eventd.api.listener.messages import IncomingMessages
-from eventd.api.listener.sending import PING, ClientStream, text_frame
+from eventd.api.listener.sending import PARTING_SECONDS, PING, ClientStream, text_frame
+from eventd.api.listener.unread_answers import UnreadAnswers
 from eventd.errors import EventdError, NotFound, Unavailable
 from eventd.log.core.values import AppendResult, Drafts
 
@@ -43,8 +48,8 @@ SILENT_SECONDS: Final = 15.0
 """After this time without an answer sent to it, a client is pinged, which detects a dead connection."""
 _AT_ONCE: Final = 1000
 """Number of events of one client that are read before the event loop turns to other work."""
-_STEP: Final = 256 << 10
-"""Bytes by which the memory for small messages of one client grows."""
+_MOST_RESULTS: Final = 1000
+"""Number of results of events in an answer message from which the next answer waits until its client has read it."""
 logger = logging.getLogger("eventd.api")
 
 
@@ -52,11 +57,13 @@ logger = logging.getLogger("eventd.api")
 class UnansweredMessage:
     """A message from its arrival to its answer. `place`: the group and topic that its events were checked for.
 
-    `done` gets the result of its transaction, or the error of its check.
+    `done` gets the result of its transaction, or the error of its check. `size`: bytes of its text; `memory`: what it
+    uses of the connection's `MessageMemory`.
     """
 
     message: PublishMessage
     size: int
+    memory: int
     held: BodyReservation | None
     now: int
     place: EmitTarget
@@ -69,41 +76,11 @@ class UnansweredMessage:
         return self.done.done() and self.done.exception() is not None
 
 
-class MessageMemory:
-    """The memory for the unanswered messages of one client that are too small to be counted one by one."""
-
-    def __init__(self, bodies: BodyMemory, key: bytes) -> None:
-        self._bodies = bodies
-        self._held = BodyReservation(bodies, key)
-        self._used = 0
-
-    def fits(self, size: int) -> bool:
-        """Return whether the memory for a message of so many bytes is, or could be, reserved; a single one always."""
-        used = self._used + size
-        if self._used and used > self._held.bytes and used > _STEP:
-            try:
-                self._held.grow_to(used + _STEP)
-            except EventdError:  # the message waits until the others are answered
-                return False
-        return True
-
-    def use(self, size: int) -> None:
-        """Count a message."""
-        self._used += size
-
-    def free(self, size: int) -> None:
-        """Note that a message is answered. Without any other, the reservation is given back."""
-        self._used -= size
-        if not self._used:
-            self.close()
-
-    def close(self) -> None:
-        """Give the reservation back: the connection has ended."""
-        self._bodies.give_back(self._held)
-
-
 class PublishConnection:
-    """The connection of one client. `count` is called with the number of events of each answer, by result."""
+    """The connection of one client. `count` is called with the number of events of each answer, by result.
+
+    `shares` and `unread` are those of all publishing clients.
+    """
 
     def __init__(
         self,
@@ -113,6 +90,8 @@ class PublishConnection:
         messages: IncomingMessages,
         stream: ClientStream,
         memory: MessageMemory,
+        shares: WriterShares,
+        unread: UnreadAnswers,
         count: Callable[[Mapping[str, int]], None],
     ) -> None:
         self.group = place.group.name
@@ -122,6 +101,8 @@ class PublishConnection:
         self._messages = messages
         self._stream = stream
         self._memory = memory
+        self._shares = shares
+        self._unread = unread
         self._count = count
         self._unanswered: deque[UnansweredMessage] = deque()
         self._events = self._bytes = self._heard = 0  # `_heard`: events since the loop last turned to other work
@@ -131,6 +112,8 @@ class PublishConnection:
         self._is_over = False  # no message follows
         self._news: asyncio.Future[None] | None = None  # of the task that answers: a message, or the end
         self._room: asyncio.Future[None] | None = None  # of the task that reads: an answer
+        self._turn: asyncio.Future[None] | None = None  # of the task that reads: its share of the writer
+        self._end: asyncio.Future[None] | None = None  # of the task that answers, while its client does not read
         self._answered_at = services.clock.monotonic()
 
     async def run(self) -> None:
@@ -142,7 +125,7 @@ class PublishConnection:
         self._messages.attend(lambda error: self.end(error, WSCloseCode.TRY_AGAIN_LATER))
         try:
             async for message in self._socket:
-                if self._ending is not None or self._messages.refusal is not None:
+                if self._ending is not None or self._messages.refusal is not None or self._stream.closed:
                     break  # the memory of this message may already belong to another
                 if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                     break  # it broke the protocol, or was too large, and the connection is closed already
@@ -153,18 +136,24 @@ class PublishConnection:
         finally:
             self._is_over = True
             _wake(self._news)
-            await asyncio.wait({answering})
-            self._memory.close()
-            for each in self._unanswered:
-                self._messages.release(each.held)
+            _wake(self._end)
+            try:
+                await asyncio.wait({answering})
+            finally:
+                self._memory.close()
+                for each in self._unanswered:
+                    each.done.cancel()  # the writer skips what it has not begun
+                    self._messages.release(each.held)
 
     def end(self, error: EventdError, code: int) -> None:
-        """Read no more messages, answer those that were read, then send the error and close with this code."""
+        """Answer the messages that the writer has, drop the others, then send the error and close with this code."""
         if self._ending is None:
             self._ending = error, code
             self._is_over = True
             _wake(self._news)
             _wake(self._room)
+            _wake(self._turn)
+            _wake(self._end)
 
     def beat(self, now: float) -> None:
         """Ping a client that reads and got nothing for `SILENT_SECONDS`. `now` is monotonic."""
@@ -181,48 +170,85 @@ class PublishConnection:
             self._stream.abort()
             self._is_over = True
             _wake(self._room)
+            _wake(self._turn)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def _hear(self, frame: WSMessage, held: BodyReservation | None) -> None:
         text = frame.data.encode() if frame.type is WSMsgType.TEXT else bytes(frame.data)
         was_idle = not self._unanswered
+        events = estimate_events(text)
+        memory = EVENT_BYTES * events + (len(text) if held is None else 0)
+        has_share = False
         try:
-            message = await aside(len(text), read_message, text)
-            await self._wait_for_room(len(text), is_small=held is None)
-            if not self._is_over:
-                await self._submit(message, len(text), held)
-                held = None
+            has_share, shortage = await self._wait_for_room(len(text), events, memory)
+            if has_share and not self._is_over:
+                message = await aside(len(text), read_message, text, shortage)
+                await self._submit(message, events, memory, len(text), held)
+                has_share, held = False, None
         except UnnumberedMessage as error:
             self.end(error, WSCloseCode.POLICY_VIOLATION)
         finally:
+            if has_share:
+                self._shares.give_back(self._memory.key, events)
             self._messages.handled()
             self._messages.release(held)
         if was_idle or self._heard >= _AT_ONCE:  # the first transaction begins before further messages are read
             self._heard = 0
             await self._services.clock.sleep(0)
 
-    async def _wait_for_room(self, size: int, *, is_small: bool) -> None:
-        """Wait until the message may be handed to the writer, or the connection ends."""
-        while self._unanswered and not self._is_over:
-            are_few = len(self._unanswered) < UNANSWERED and self._events < UNANSWERED_EVENTS
-            if are_few and self._bytes + size <= UNANSWERED_BYTES and (not is_small or self._memory.fits(size)):
-                return
+    async def _wait_for_room(self, size: int, events: int, memory: int) -> tuple[bool, EventdError | None]:
+        """Wait until a message may be decoded and handed to the writer; return whether it has its share of the writer.
+
+        It has none if the connection ends. The error is why there is no memory for it, even without any other message.
+        """
+        while not self._is_over:
+            if self._has_room(size):
+                if not await self._take_share(events):
+                    break
+                shortage = self._memory.find_shortage(memory)
+                if shortage is None or not self._unanswered:
+                    return True, shortage
+                self._shares.give_back(self._memory.key, events)
             self._room = asyncio.get_running_loop().create_future()
             await self._room
+        return False, None
 
-    async def _submit(self, message: PublishMessage, size: int, held: BodyReservation | None) -> None:
-        """Check a message and hand it to the writer; from now on it is unanswered."""
+    def _has_room(self, size: int) -> bool:
+        if not self._unanswered:
+            return True
+        are_few = len(self._unanswered) < UNANSWERED and self._events < UNANSWERED_EVENTS
+        return are_few and self._bytes + size <= UNANSWERED_BYTES
+
+    async def _take_share(self, events: int) -> bool:
+        """Wait for a share of the writer; return whether it was granted before the connection ended."""
+        turn = self._shares.ask(self._memory.key, events)
+        self._turn = turn.future
+        try:
+            await turn.future
+        except asyncio.CancelledError:
+            if turn.is_granted:
+                self._shares.give_back(self._memory.key, events)
+            raise
+        return turn.is_granted
+
+    async def _submit(
+        self, message: PublishMessage, events: int, memory: int, size: int, held: BodyReservation | None
+    ) -> None:
+        """Check a message and hand it to the writer; from now on it is unanswered.
+
+        Its share of the writer, for so many events, is given back when the writer is done with it.
+        """
         async with self._order:
             now, done = self._services.clock.now(), asyncio.get_running_loop().create_future()
-            entry = UnansweredMessage(message, size, held, now, self._place, done)
+            entry = UnansweredMessage(message, size, memory, held, now, self._place, done)
             await self._write_events(entry)
+            entry.done.add_done_callback(lambda _: self._shares.give_back(self._memory.key, events))
             self._unanswered.append(entry)
             self._events += len(message.events)
             self._heard += len(message.events)
             self._bytes += size
-            if held is None:
-                self._memory.use(size)
+            self._memory.use(memory)
         _wake(self._news)
 
     async def _write_events(self, entry: UnansweredMessage) -> None:
@@ -249,17 +275,44 @@ class PublishConnection:
                 await self._news
                 continue
             await asyncio.wait({self._unanswered[0].done})
-            answers = []
-            while self._unanswered and self._unanswered[0].done.done():
+            answers: list[Mapping[str, Any]] = []
+            results = 0
+            while self._unanswered and self._unanswered[0].done.done() and results < _MOST_RESULTS:
                 entry = self._unanswered[0]
                 answer = await self._answer(entry)
                 if answer is None:
                     break
                 answers.append(answer)
+                results += len(answer.get("results", ()))
                 self._forget(entry)
             if answers:
-                self._write(text_frame(write_answers(answers)))
+                frame = text_frame(write_answers(answers))
+                with self._unread.hold(self._stream.transport, len(frame)):
+                    self._write(frame)
+                    await self._wait_until_read()
         await self._close()
+
+    async def _wait_until_read(self) -> None:
+        """Wait while the client has too much to read; it is cut if it still does not read once the connection ends.
+
+        What is unanswered meanwhile gives way to messages of other keys.
+        """
+        if not self._stream.full:
+            return
+        assert self._services.spawn is not None
+        reading = self._services.spawn(self._drain(), "a publishing client that reads its answers")
+        self._end = asyncio.get_running_loop().create_future()
+        self._memory.allow_giving_way(self._stream.abort)
+        if not self._is_over:
+            await asyncio.wait({reading, self._end}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({reading}, timeout=PARTING_SECONDS)
+        self._memory.allow_giving_way(None)
+        if not reading.done():
+            self._stream.abort()
+
+    async def _drain(self) -> None:
+        with suppress(ConnectionError):  # then the task that reads has ended as well
+            await self._stream.drain()
 
     async def _answer(self, entry: UnansweredMessage) -> Mapping[str, Any] | None:
         """Return the answer to a message that is done; None if its events were handed to the writer again."""
@@ -305,8 +358,7 @@ class PublishConnection:
         self._events -= len(entry.message.events)
         self._bytes -= entry.size
         self._messages.release(entry.held)
-        if entry.held is None:
-            self._memory.free(entry.size)
+        self._memory.free(entry.memory)
         _wake(self._room)
 
     async def _close(self) -> None:

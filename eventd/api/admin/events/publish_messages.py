@@ -52,8 +52,18 @@ _PLAIN: Final = msgspec.json.Decoder(_PlainMessage)
 _ANY: Final = msgspec.json.Decoder(_AnyMessage)
 
 
-def read_message(text: bytes) -> PublishMessage:
-    """Return a message; one with a number that is otherwise wrong has a `problem`. Raises `UnnumberedMessage`."""
+def estimate_events(text: bytes) -> int:
+    """Return about the number of events in a message that is not decoded; it has at most twice as many valid ones."""
+    return min(MOST, max(1, text.count(b'"type"'), text.count(b"{") // 2))
+
+
+def read_message(text: bytes, problem: EventdError | None = None) -> PublishMessage:
+    """Return a message; one with a number that is otherwise wrong has a `problem`. Raises `UnnumberedMessage`.
+
+    `problem`: an error of the node, for which it refuses the message undecoded.
+    """
+    if problem is not None:
+        return PublishMessage(_read_number(text), [], problem)
     if is_bounded(text):
         try:
             plain = _PLAIN.decode(text)

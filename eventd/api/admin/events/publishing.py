@@ -9,7 +9,9 @@ from typing import Final
 
 from aiohttp import WSCloseCode, web
 
-from eventd.api.admin.events.publish_connection import MessageMemory, PublishConnection, stopping
+from eventd.api.admin.events.message_memory import MessageMemory
+from eventd.api.admin.events.publish_connection import PublishConnection, stopping
+from eventd.api.admin.events.writer_shares import WriterShares
 from eventd.api.admin.resources.groups import find_target
 from eventd.api.framework.callers import Callers
 from eventd.api.framework.calls import Call
@@ -17,6 +19,7 @@ from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.framework.models import NoQuery
 from eventd.api.framework.operations import Services
 from eventd.api.listener.sending import ClientStream
+from eventd.api.listener.unread_answers import UnreadAnswers
 from eventd.api.listener.web_sockets import MAX_MESSAGE_BYTES, open_socket
 from eventd.errors import EventdError, NotFound
 from eventd.store.rows.registry import read_version
@@ -36,12 +39,14 @@ class PublishConnections:
         self.callers = callers
         self.limits = limits
         self.most_bytes = min(most_bytes, MAX_MESSAGE_BYTES)
+        self.shares = WriterShares()
+        self.unread = UnreadAnswers()
         self._open: dict[PublishConnection, None] = {}
         self._beating: asyncio.Task[None] | None = None
         self._is_stopping = False
 
     async def end(self, _: web.Application) -> None:
-        """End every connection, once what its client has sent is answered."""
+        """End every connection, once the messages that the writer has are answered."""
         self._is_stopping = True
         for connection in [*self._open]:
             connection.end(stopping(), WSCloseCode.GOING_AWAY)
@@ -116,7 +121,9 @@ async def publish(call: PublishCall) -> web.StreamResponse:
         if (transport := request.transport) is None:
             return socket  # the client disconnected
         stream, memory = ClientStream(transport, writer), MessageMemory(bodies, key.digest)
-        connection = PublishConnection(services, place, socket, messages, stream, memory, open_ones.count)
+        connection = PublishConnection(
+            services, place, socket, messages, stream, memory, open_ones.shares, open_ones.unread, open_ones.count
+        )
         with open_ones.holding(connection):
             await connection.run()
     return socket

@@ -62,7 +62,7 @@ def _places(server: Server, wid: str) -> list[int]:
 
 
 def _untaken(server: Server) -> list[int]:
-    return [follower.stream._transport.get_write_buffer_size() for follower in _followers(server)]
+    return [follower.stream.transport.get_write_buffer_size() for follower in _followers(server)]
 
 
 async def test_streams_are_told_that_the_node_stops_and_end(server: Server) -> None:

@@ -303,7 +303,7 @@ async def _send_many(socket: Any, text: str, count: int) -> None:
 
 def _untaken(server: Server) -> list[int]:
     followers = server.v0.part(FollowerRegistry)._followers
-    return [follower.stream._transport.get_write_buffer_size() for follower in followers]
+    return [follower.stream.transport.get_write_buffer_size() for follower in followers]
 
 
 async def test_many_commands_at_once_let_others_have_their_turn(

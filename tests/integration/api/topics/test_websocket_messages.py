@@ -130,7 +130,7 @@ def collect_arrived(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def is_blocked(server: Server) -> bool:
     """Whether the node waits for a client to read."""
     followers = server.v0.part(FollowerRegistry)._followers
-    return any(follower.stream._transport.get_write_buffer_size() > HELD_BYTES for follower in followers)
+    return any(follower.stream.transport.get_write_buffer_size() > HELD_BYTES for follower in followers)
 
 
 async def fill(server: Server, socket: Socket, pings: list[int], size: int) -> int:

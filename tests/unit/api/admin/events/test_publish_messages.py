@@ -10,6 +10,7 @@ import pytest
 from eventd.api.admin.events.event_columns import MOST, MOST_VALUES, PlainEvent, is_bounded, read_events
 from eventd.api.admin.events.publish_messages import (
     UnnumberedMessage,
+    estimate_events,
     read_message,
     refusal,
     write_answers,
@@ -47,6 +48,27 @@ def test_a_message_with_too_many_values_is_refused_before_it_is_decoded() -> Non
     message = read_message(b'{"seq":3,"events":[' + b"{}," * MOST_VALUES + b"{}]}")
     assert message.seq == 3
     assert isinstance(message.problem, TooLarge)
+
+
+def test_a_message_for_which_there_is_no_memory_is_refused_under_its_number_and_not_decoded() -> None:
+    shortage = Unavailable("later")
+    assert read_message(b'{"seq":4,"events":[{"type":"t"}]}', shortage) == (4, [], shortage)
+    with pytest.raises(UnnumberedMessage):
+        read_message(b'{"events":[{"type":"t"}]}', shortage)
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        (b'{"seq":1,"events":[' + b'{"type":"t"},' * 99 + b'{"type":"t"}]}', 100),
+        (b'{"seq":1,"events":[' + b'{"type":"t","payload":{"k":"v"}},' * 99 + b'{"type":"t"}]}', 100),
+        (b'{"seq":1,"events":[' + b'{"t\\u0079pe":"t"},' * 99 + b"]}", 50),
+        (b'{"seq":1,"events":[' + b'{"type":"t"},' * 2 * MOST + b"]}", MOST),
+        (b"x", 1),
+    ],
+)
+def test_the_events_of_a_message_are_estimated_before_it_is_decoded(text: bytes, events: int) -> None:
+    assert estimate_events(text) == events
 
 
 def test_a_large_body_is_decoded_at_once_only_if_its_values_are_surely_few() -> None:
