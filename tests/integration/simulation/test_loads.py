@@ -11,17 +11,17 @@ from eventd.simulation.run import play
 from tests.seeded_bugs.plans import with_failed_syncs, with_power_losses
 
 SEEDS = {
-    "write": (6, 57),
+    "write": (6, 193),
     "write follow": (15,),
-    "queue": (57, 251),
+    "queue": (57, 249),
     "watch socket": (118,),
     "route": (158,),
     "subscription callback": (169,),
 }
-"""Seeds of short runs with at most 45 steps of load, by the kinds of load."""
+"""Seeds of runs with at most 45 steps of load, by the kinds of load. They find the seeded bugs 16, 32, 34 and 43."""
 
 
-@pytest.mark.parametrize("seed", [10, 57])
+@pytest.mark.parametrize("seed", [69, 193])
 def test_what_is_acknowledged_after_a_failed_sync_outlives_a_power_loss(seed: int, tmp_path: Path) -> None:
     result = play(with_failed_syncs(draw_plan(seed, ["write"])), within=tmp_path)
     assert result.violations == []
