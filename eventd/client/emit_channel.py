@@ -17,8 +17,9 @@ from eventd.client.connection import REQUEST_SECONDS, Connection, SocketNotOffer
 from eventd.client.emit_queue import FULL, MOST_BYTES, EmitQueue, EmitResult, Waiting, closed
 from eventd.client.refusals.answers import restore
 from eventd.client.refusals.kinds import WrongTls
-from eventd.errors import EventdError, Invalid, Unavailable
-from eventd.net.web_socket import TOO_BIG, ClosedSocket, WebSocket
+from eventd.client.values import NewEvent
+from eventd.errors import EventdError, Invalid, TooLarge, Unavailable
+from eventd.net.web_socket import TOO_BIG, TRY_AGAIN_LATER, ClosedSocket, WebSocket
 from eventd.runtime.supervisor import Supervisor
 from eventd.tls.files import CertificateUnusable
 
@@ -63,7 +64,7 @@ class _UnderWay(NamedTuple):
 class ChannelSender:
     """Sends events of a queue over a WebSocket at `path`, which it keeps open.
 
-    `fall_back` is called once if the node offers none; `aside` gets batches that are too large for a message.
+    `fall_back` is called once if the node offers none; `aside` gets batches that may be too large for a message.
     """
 
     def __init__(
@@ -87,6 +88,8 @@ class ChannelSender:
         self._under_way: deque[_UnderWay] = deque()
         self._seq = 0
         self._trouble: EventdError | None = None  # nothing is sent until it has been waited for
+        self._reason: EventdError | None = None  # why the node ends the connection
+        self._lost_first: NewEvent | None = None  # the first unanswered event when the last connection broke
         self._failures = 0
         self._failing_since = 0.0
         self._idle: asyncio.Future[None] | None = None
@@ -114,7 +117,7 @@ class ChannelSender:
         self._stop_timer()
         while self._under_way:
             self._queue.refuse(self._under_way.popleft().batch, closed())
-        self._trouble, self._failures, self._idle = None, 0, None
+        self._trouble, self._reason, self._failures, self._idle = None, None, 0, None
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
@@ -168,14 +171,33 @@ class ChannelSender:
 
     def _lose(self, end: ClosedSocket) -> None:
         """Let everything that is under way wait again: the connection has ended."""
+        reason, self._reason = self._reason, None
         self._socket = None
         self._stop_timer()
+        if self._is_broken_again(end):
+            for message in self._under_way:
+                self._aside(message.batch)
+            self._under_way.clear()
         self._take_back()
-        if end.code == TOO_BIG:  # its limit is smaller than our messages
+        if end.code == TOO_BIG or isinstance(reason, TooLarge):  # its limit is smaller than our messages
             self._fall_back()
+        elif reason is not None and not isinstance(reason, Unavailable) and end.code != TRY_AGAIN_LATER:
+            self._refuse_waiting(reason)
+        elif isinstance(reason, Unavailable):
+            self._trouble = reason
         elif self._trouble is None:
-            self._trouble = self._connection.lost(end.reason)
+            self._trouble = self._connection.lost(end.reason if reason is None else reason.message)
         self._wake()
+
+    def _is_broken_again(self, end: ClosedSocket) -> bool:
+        """Return whether connections have broken twice in a row with the same message first.
+
+        It may be too large: a node that refuses to read on resets the connection, and the code 1009 can be lost.
+        """
+        first = self._under_way[0].batch[0][0] if self._under_way and not end.code else None
+        is_again = first is not None and first is self._lost_first
+        self._lost_first = None if is_again else first
+        return is_again
 
     def _take_back(self) -> None:
         while self._under_way:
@@ -195,8 +217,12 @@ class ChannelSender:
         now = self._loop.time()
         if self._socket is not None and self._queue.waiting and now - self._socket.heard_at > SILENT_SECONDS:
             self._cut(f"nothing was heard of it for {SILENT_SECONDS:g} s")
-        while self._socket is not None and self._trouble is None and self._has_room(self._socket):
+        while self._socket is not None and self._may_send and self._has_room(self._socket):
             self._send(self._socket, self._queue.take(self._most), now)
+
+    @property
+    def _may_send(self) -> bool:
+        return self._trouble is None and self._reason is None
 
     def _has_room(self, socket: WebSocket) -> bool:
         waiting, under_way = len(self._queue.waiting), len(self._under_way)
@@ -236,7 +262,7 @@ class ChannelSender:
                 return
             self._settle(self._under_way.popleft().batch, answer)
         if heard.error:
-            self._end_with(restore(heard.status, _body(heard.error)))
+            self._reason = restore(heard.status, _body(heard.error))  # the connection ends next
         self.notify()
 
     def _settle(self, batch: Sequence[Waiting], answer: _MessageAnswer) -> None:
@@ -250,18 +276,12 @@ class ChannelSender:
             self._trouble = error
         except EventdError as error:
             others = self._queue.refuse_wrong(batch, error)
-            if others is None:
+            if others is None and isinstance(error, TooLarge) and len(batch) > 1:
+                self._aside(batch)  # which divides it
+            elif others is None:
                 self._queue.refuse(batch, error)
             else:
                 self._queue.put_back(others)
-
-    def _end_with(self, error: EventdError) -> None:
-        """Note why the node ends the connection; it closes it next."""
-        if isinstance(error, Unavailable):
-            self._trouble = error
-            return
-        self._take_back()
-        self._refuse_waiting(error)
 
     def _expire(self) -> None:
         """Cut the connection if the oldest message is not answered in time."""

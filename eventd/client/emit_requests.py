@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from eventd.client.connection import Connection
 from eventd.client.emit_queue import FULL, EmitQueue, EmitResult, Waiting, closed
-from eventd.errors import EventdError
+from eventd.errors import EventdError, TooLarge
 from eventd.runtime.supervisor import Supervisor
 
 
@@ -95,20 +95,25 @@ class RequestSender:
     async def _ask(self, batch: Sequence[Waiting]) -> Sequence[Waiting]:
         """Send one request; return the events that must be sent again, because the node refused others of the request.
 
-        If it is too large or not encodable, it is not sent: its second half waits again, and its first is returned.
+        If it is not encodable, or too large for us or the node, its second half waits again, and its first is returned.
         """
         content = self._queue.encode([event for event, _ in batch])
         if content is None:
-            half = len(batch) // 2
-            self._batches.appendleft(batch[half:])
-            return batch[:half]
+            return self._divide(batch)
         body = Raw(b'{"exceptions":true,"events":%b}' % content)
         try:
             answer = await self._connection.ask("POST", self._path, _Answer, body)
         except EventdError as error:
             others = self._queue.refuse_wrong(batch, error)
-            if others is None:
-                raise
-            return others
+            if others is not None:
+                return others
+            if isinstance(error, TooLarge) and len(batch) > 1:
+                return self._divide(batch)
+            raise
         self._queue.resolve(batch, answer.counts, answer.results)
         return ()
+
+    def _divide(self, batch: Sequence[Waiting]) -> Sequence[Waiting]:
+        half = len(batch) // 2
+        self._batches.appendleft(batch[half:])
+        return batch[:half]

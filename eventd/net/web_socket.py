@@ -20,7 +20,8 @@ MOST_MESSAGE: Final = 16 << 20
 """Maximum bytes of a message of the server."""
 GOING_AWAY: Final = 1001
 TOO_BIG: Final = 1009
-"""Codes with which a server closes: it stops, or a message was larger than it accepts."""
+TRY_AGAIN_LATER: Final = 1013
+"""Codes with which a server closes: it stops, a message was larger than it accepts, or it lacks memory or time."""
 _REFUSAL_BYTES: Final = 1 << 20
 """Maximum bytes that are read of the answer of a server that refuses the connection."""
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from eventd.api.admin.events.publish_connection import stopping
+from eventd.api.admin.events.publish_connection import PublishConnection, stopping
 from eventd.client import Client, Lost, NewEvent, Retry, emit_channel
 from eventd.client.emit_channel import ChannelSender
 from eventd.client.emit_queue import Waiting
@@ -123,6 +123,61 @@ async def test_a_node_with_a_smaller_limit_gets_requests(sqlite_url: str) -> Non
             assert await publisher.emit(NewEvent("t", "a")) == "new"
             fates = await publisher.emit_all([NewEvent("t", "b", {"k": "x" * 3000})])
             assert fates == ["new"]
+
+
+async def test_a_batch_that_is_too_large_for_a_node_is_divided(sqlite_url: str) -> None:
+    async with serving(sqlite_url + "2", max_body_bytes=20_000) as small, Client(small.url) as client:
+        await apply_group(small)
+        async with client.publisher("lab", window=512) as publisher:
+            events = [NewEvent("t", f"{number:04}", {"k": "x" * 3000}) for number in range(40)]
+            assert set(await publisher.emit_all(events)) == {"new"}
+        assert sorted(await stored_subjects(small)) == [event.subject for event in events]
+
+
+async def test_messages_whose_connection_breaks_twice_go_in_requests(
+    over_wire: Client, wire: CuttingProxy, pauses: Pauses, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire.cuts = [("client", 2_000)] * 2
+    async with over_wire.publisher("lab") as publisher:
+        added: list[int] = []
+        add = publisher._by_request.add
+
+        def noted(batch: Sequence[Waiting]) -> None:
+            added.append(len(batch))
+            add(batch)
+
+        monkeypatch.setattr(publisher._channel, "_aside", noted)
+        event = NewEvent("t", "a", {"k": "x" * 3000})
+        assert await publisher.emit(event) == "new"
+        assert (added, len(pauses)) == ([1], 2)
+        assert await publisher.emit(NewEvent("t", "b")) == "new"
+        assert connection(publisher), "other events go over a connection again"
+    assert await stored_subjects(server) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "close", "kind"),
+    [
+        (408, "slow_body", 1013, None),
+        (503, "unavailable", 1001, None),
+        (413, "too_large", 1013, None),
+        (404, "not_found", 1008, NotFound),
+    ],
+)
+async def test_the_code_decides_whether_a_connection_that_a_node_ends_is_opened_again(
+    server: Server, pauses: Pauses, monkeypatch: pytest.MonkeyPatch, status: int, code: str, close: int, kind: object
+) -> None:
+    async def end_at_once(publishing: PublishConnection) -> None:
+        monkeypatch.undo()
+        await publishing._socket.receive()
+        error = {"status": status, "error": {"code": code, "message": "it ends"}}
+        await publishing._socket.send_json(error)
+        await publishing._socket.close(code=close)
+
+    monkeypatch.setattr(PublishConnection, "run", end_at_once)
+    async with Client(server.url, pause=pauses) as client, client.publisher("lab") as publisher:
+        (fate,) = await publisher.emit_all([NewEvent("t", "a")])
+    assert fate == "new" if kind is None else type(fate) is kind
 
 
 async def test_refusals_of_the_connection_reach_each_emitter(server: Server, sqlite_url: str) -> None:
