@@ -7,9 +7,10 @@ which is made outside of the writer's transactions.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from eventd.store.engine.database import Connection
@@ -20,7 +21,6 @@ from eventd.store.ids.runs import (
     CHUNK_LINES,
     SET_ENTRIES,
     IdRun,
-    add_chunk,
     add_lines,
     create_run,
     delete_chunks,
@@ -30,6 +30,7 @@ from eventd.store.ids.runs import (
     keep_cover,
     read_all_runs,
     read_chunks,
+    read_first_ids,
     read_runs,
 )
 
@@ -115,35 +116,42 @@ def delete_dead(conn: Connection, held: Sequence[IdRun] | None = None) -> bool:
 
 def _move_some(conn: Connection, held: Sequence[IdRun], sources: Sequence[IdRun]) -> MergeStep:
     target = next(run for run in held if run.id == sources[0].into)
-    limit = max(1, STEP_LINES // CHUNK_LINES // len(sources))
-    read: list[tuple[IdRun, list[str]]] = []
-    ends: list[str] = []
-    for run in sources:
-        chunks = read_chunks(conn, run.id, b"", limit + 1)
-        lines = [line for _, text in chunks[:limit] for line in text[1:-1].split("\n")]
-        if lines:
-            read.append((run, lines))
-            delete_chunks(conn, run.id, limit)
-        if len(chunks) > limit:
-            ends.append(lines[-1].partition(" ")[0])
-    if not read:
+    bound, counts = _next_chunks(conn, sources)
+    if not counts:
         return _end_if_small(conn, target, sources)
     taken: list[str] = []
-    for run, lines in read:
+    for run, count in counts.items():
+        chunks = read_chunks(conn, run, b"", count)
+        lines = [line for _, text in chunks for line in text[1:-1].split("\n")]
+        delete_chunks(conn, run, count)
         # all entries of an id move together: the blank sorts before every character of an id
-        count = bisect_right(lines, f"{min(ends)} ~") if ends else len(lines)
-        taken += lines[:count]
-        if count < len(lines):
-            add_chunk(conn, run.id, lines[count:])
+        end = len(lines) if bound is None else bisect_left(lines, f"{bound} ")
+        taken += lines[:end]
+        add_lines(conn, run, lines[end:])
     taken.sort()
     lowest = lowest_known(conn, target.topic_id)
     moved = [*_only_last(taken, lowest)]
     if moved:
         add_lines(conn, target.id, moved)
         execute(conn, "UPDATE id_runs SET entries = entries + ? WHERE id = ?", (len(moved), target.id))
-    if ends:
+    if bound is not None:
         return MergeStep(worked=True)
     return _end_if_small(conn, target._replace(entries=target.entries + len(moved)), sources)
+
+
+def _next_chunks(conn: Connection, sources: Sequence[IdRun]) -> tuple[str | None, dict[int, int]]:
+    """Return the id before which the next step takes all entries (None: all that are left), and how many of its first
+    chunks each run has there.
+
+    They are the first chunks of all runs together. Only the last one of a run may have more, which is written back: a
+    run whose ids come later is left as it is.
+    """
+    most = max(len(sources), STEP_LINES // CHUNK_LINES)  # at most so many runs have a chunk with the same first id
+    firsts = {run.id: read_first_ids(conn, run.id, most + 1) for run in sources}
+    ordered = sorted(chain.from_iterable(firsts.values()))
+    bound = ordered[most] if len(ordered) > most else None
+    counts = {run: len(some) if bound is None else bisect_left(some, bound) for run, some in firsts.items()}
+    return None if bound is None else bound.decode(), {run: count for run, count in counts.items() if count}
 
 
 def _only_last(lines: Sequence[str], lowest: int | None) -> Iterator[str]:

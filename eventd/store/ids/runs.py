@@ -82,6 +82,14 @@ def read_chunks(conn: Connection, run: int, after: bytes, limit: int) -> list[tu
     return [(bytes(low), lines) for low, lines in fetch(conn, sql, (run, after, limit))]
 
 
+def read_first_ids(conn: Connection, run: int, limit: int) -> list[bytes]:
+    """Return the first ids of the first chunks of a run, from the index alone."""
+    return [
+        bytes(low)
+        for (low,) in fetch(conn, "SELECT low FROM id_chunks WHERE run = ? ORDER BY low LIMIT ?", (run, limit))
+    ]
+
+
 def ids_of(lines: str) -> list[str]:
     """Return the ids of a chunk."""
     return lines[1:-1].replace("\n", " ").split(" ")[::2]

@@ -24,7 +24,7 @@ from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch
 from eventd.store.ids import known, merging, runs
 from eventd.store.ids.known import read_ids_of
-from eventd.store.ids.ranges import spans_within
+from eventd.store.ids.ranges import add_span, spans_within
 from eventd.store.schema import migrations
 from eventd.testing import NOW, ManualClock, draft
 
@@ -283,3 +283,38 @@ async def test_an_evicted_event_stays_known_beside_a_lost_block_whose_ids_are_in
     found = await side.database.read(read_ids_of, side.topic, [PLAIN[0], PLAIN[5], PLAIN[15]])
     assert [found[each].gone_at is None for each in (PLAIN[0], PLAIN[5], PLAIN[15])] == [False, False, True]
     await side.close()
+
+
+@pytest.mark.parametrize("prefixes", [["a", "b"], ["", ""]])
+async def test_a_merge_writes_each_entry_about_once_also_if_its_runs_have_ids_of_different_ranges(
+    tmp_path: Path, template: Path, prefixes: list[str]
+) -> None:
+    shutil.copy(template, tmp_path / "eventd.db")
+    random, count, chunk = Random(2), 5000, merging.CHUNK_LINES
+    with closing(Database(f"sqlite:///{tmp_path / 'eventd.db'}")) as database:
+
+        def fill(conn: Connection) -> None:
+            for number in range(merging.FACTOR):
+                first = number * count + 1
+                ids = [f"{prefixes[number % 2]}{random.randbytes(8).hex()}" for _ in range(count)]
+                run = runs.create_run(conn, 1, entries=count, last=first + count - 1)
+                runs.add_lines(conn, run.id, sorted(f"{each} {at}" for at, each in enumerate(ids, first)))
+            add_span(conn, 1, 1, merging.FACTOR * count)
+
+        database.write_now(fill)
+        steps = written = 0
+        more = True
+        while more:
+            before = dict(database.read_now(fetch, "SELECT rowid, length(lines) FROM id_chunks"))
+            step = database.write_now(merging.merge_some)
+            after = database.read_now(
+                fetch, "SELECT rowid, length(lines) - length(replace(lines, char(10), '')) - 1 FROM id_chunks"
+            )
+            assert all(lines <= chunk for _, lines in after)
+            written += sum(lines for row, lines in after if row not in before)
+            steps += 1
+            more = step.complete is None
+        [(entries,)] = database.read_now(fetch, "SELECT sum(entries) FROM id_runs WHERE into_run IS NULL")
+    assert entries == merging.FACTOR * count
+    assert written < 1.3 * entries
+    assert steps < 1.3 * entries / merging.STEP_LINES + 2
