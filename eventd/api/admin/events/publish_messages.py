@@ -7,6 +7,7 @@ may send `{"status": …, "error": …}`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -50,6 +51,10 @@ class _AnyMessage(_Numbered, forbid_unknown_fields=True):
 _NUMBERED: Final = msgspec.json.Decoder(_Numbered)
 _PLAIN: Final = msgspec.json.Decoder(_PlainMessage)
 _ANY: Final = msgspec.json.Decoder(_AnyMessage)
+_FIRST_NUMBER: Final = re.compile(rb'\s{0,9}\{\s{0,9}"seq"\s{0,9}:\s{0,9}(0|[1-9][0-9]{0,15})\s{0,9}[,}]')
+"""The number of a message that begins with it."""
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""An escaped half of a surrogate pair, of which the decoder takes only whole ones."""
 
 
 def estimate_events(text: bytes) -> int:
@@ -71,6 +76,8 @@ def read_message(text: bytes, problem: EventdError | None = None) -> PublishMess
             pass
         else:
             return PublishMessage(plain.seq, plain.events)
+    if (refused := _find_unreadable(text)) is not None:
+        return refused
     seq = _read_number(text)
     try:
         require_modest(text, MOST_VALUES)
@@ -79,6 +86,23 @@ def read_message(text: bytes, problem: EventdError | None = None) -> PublishMess
         return PublishMessage(seq, [], error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return PublishMessage(seq, [], Invalid(f"the message is not valid: {_why(error)}"))
+
+
+def _find_unreadable(text: bytes) -> PublishMessage | None:
+    """Return a message that begins with its number and may be JSON, but that the decoder does not take."""
+    first = _FIRST_NUMBER.match(text)
+    if first is None or (number := int(first[1])) >= 1 << 53:
+        return None
+    try:
+        _NUMBERED.decode(text)
+    except RecursionError:
+        return PublishMessage(number, [], Invalid("the message is nested too deep"))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if _SURROGATE.search(text) is None:
+            return None
+        problem = Invalid(f"the message is not valid: {error}", hint="write no half of a surrogate pair")
+        return PublishMessage(number, [], problem)
+    return None
 
 
 def _read_number(text: bytes) -> int:

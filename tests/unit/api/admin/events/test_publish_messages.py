@@ -35,6 +35,8 @@ def test_the_usual_events_are_decoded_at_once_and_others_later() -> None:
         (b'{"seq":1,"events":7}', "array"),
         (b'{"seq":1,"events":[]}', ">= 1"),
         (b'{"seq":1,"events":[{}],"brief":true}', "brief"),
+        (b'{"seq":1,"events":[{"type":"t","subject":"\\ud800"}]}', "not valid"),
+        (b' { "seq" : 1 , "events":' + b"[" * 60_000 + b"]" * 60_000 + b"}", "nested"),
     ],
 )
 def test_a_message_with_a_number_is_refused_under_it(text: bytes, words: str) -> None:
@@ -86,6 +88,7 @@ def test_a_large_body_is_decoded_at_once_only_if_its_values_are_surely_few() -> 
     [
         *(b"", b"{", b"7", b"[]", b"null", b'{"events":[]}', b'{"seq":-1}', b'{"seq":1.5}', b'{"seq":"1"}'),
         *(b'{"seq":9007199254740992}', b'{"seq":1' + b"[" * 5000, b"\xff\xfe"),
+        *(b'{"seq":9007199254740992,"events":["\\ud800"]}', b'{"events":["\\ud800"],"seq":1}'),
     ],
 )
 def test_what_has_no_number_or_is_no_json_cannot_be_answered(text: bytes) -> None:
