@@ -337,7 +337,7 @@ class PublishConnection:
             incident = self._services.log.chance.token(4).hex()
             logger.error("message failed", exc_info=error, extra={"incident": incident})
             error = internal(incident)
-        self._count({"refused": len(entry.message.events)})
+        self._count({"refused": max(1, len(entry.message.events))})
         return refusal(entry.message.seq, error)
 
     async def _write_again(self, present: EmitTarget) -> None:
