@@ -208,6 +208,29 @@ async def test_messages_are_checked_again_if_the_declaration_changes_while_they_
     assert await stored_subjects(server) == ["0", "1", "2", "3"]
 
 
+async def test_a_message_that_was_wrong_before_a_stored_one_stays_refused_when_the_declaration_changes(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stored after all, it would follow the later one."""
+    find = publish_connection.find_target
+
+    async def change_first(*args: Any) -> Any:
+        monkeypatch.undo()
+        await until(lambda: server.log.wakeups.head > 0, "the second to be stored")
+        await apply_group(server, most="8KiB")
+        return await find(*args)
+
+    async with connect_publisher(server) as socket:
+        monkeypatch.setattr(publish_connection, "find_target", change_first)
+        await socket.send(1, event("1", payload={"k": "x" * 6000}))
+        await socket.send(2, event("2"))
+        one, two = await socket.answer(), await socket.answer()
+        assert (one["status"], two["counts"]["new"]) == (413, 1)
+        await socket.send(3, event("3", payload={"k": "x" * 6000}))
+        assert (await socket.answer())["counts"]["new"] == 1
+    assert await stored_subjects(server) == ["2", "3"]
+
+
 async def test_a_stopping_node_answers_what_it_has_read_and_says_why_it_closes(migrated_sqlite_url: str) -> None:
     async with ClientSession() as session, AsyncExitStack() as clients:
         async with serving(migrated_sqlite_url) as server:

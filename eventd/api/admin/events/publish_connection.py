@@ -330,8 +330,7 @@ class PublishConnection:
                 if isinstance(unfound, NotFound):
                     self.end(unfound, WSCloseCode.POLICY_VIOLATION)
             else:
-                if present is not entry.place:
-                    await self._write_again(present)
+                if present is not entry.place and await self._write_again(entry, present):
                     return None
         if not isinstance(error, EventdError):
             incident = self._services.log.chance.token(4).hex()
@@ -340,17 +339,21 @@ class PublishConnection:
         self._count({"refused": max(1, len(entry.message.events))})
         return refusal(entry.message.seq, error)
 
-    async def _write_again(self, present: EmitTarget) -> None:
+    async def _write_again(self, first: UnansweredMessage, present: EmitTarget) -> bool:
         """Check the messages that were refused by a replaced declaration by the present one, in their order.
 
-        What the writer refused for the change itself keeps its order: all later messages name the same declaration.
+        What the writer refused for the change itself keeps its order: all later messages name the same declaration. A
+        message that is refused before one that was stored was wrong under their common declaration, and stays refused.
+        Returns whether the first unanswered message was handed to the writer again.
         """
         async with self._order:
             self._place = present
             await asyncio.wait({entry.done for entry in self._unanswered})
-            for entry in self._unanswered:
-                if entry.is_refused and entry.place is not present and entry.message.problem is None:
+            stored = max((at for at, entry in enumerate(self._unanswered) if not entry.is_refused), default=-1)
+            for entry in [*self._unanswered][stored + 1 :]:
+                if entry.place is not present and entry.message.problem is None:
                     await self._write_events(entry)
+        return first.place is present
 
     def _forget(self, entry: UnansweredMessage) -> None:
         """Free what the first unanswered message holds: its answer is ready."""
