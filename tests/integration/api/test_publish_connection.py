@@ -18,6 +18,7 @@ from eventd.api.admin.events.writer_shares import KEY_EVENTS
 from eventd.api.keys.configured_keys import parse_keys
 from eventd.api.listener import messages
 from eventd.log.core import writer
+from eventd.log.core.eventlog import EventLog
 from eventd.testing import until
 from tests.support.publishing import (
     PublishSocket,
@@ -177,6 +178,41 @@ async def test_a_deleted_group_ends_its_connections_also_idle_ones(
         assert idle.socket.close_code == 1008
         await kept.send(1, event("a"))
         assert (await kept.answer())["seq"] == 1
+
+
+async def test_an_unexpected_error_does_not_end_the_care_for_connections(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(publishing, "BEAT_SECONDS", 0.02)
+    find = publishing.find_target
+
+    async def fail_once(*_: Any) -> Any:
+        monkeypatch.setattr(publishing, "find_target", find)
+        raise ZeroDivisionError
+
+    async with connect_publisher(server) as idle:
+        monkeypatch.setattr(publishing, "find_target", fail_once)
+        await delete_group(server)
+        assert (await idle.heard())["error"]["code"] == "not_found"
+    assert "care for publishing clients failed; it is tried again" in caplog.messages
+
+
+async def test_a_publisher_that_is_cancelled_frees_its_memory(
+    server: Server, opened: list[PublishConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = server.v0.serving.concurrency.bodies
+    held = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(EventLog, "submit", lambda *_: held)
+    async with connect_publisher(server) as socket:
+        await socket.send(1, *[event("a")] * 1000)
+        await until(lambda: bodies.held > 0, "the message to be read")
+        (connection,) = opened
+        running = asyncio.ensure_future(connection.run())  # a second one, which ends at once and waits for the answers
+        connection.end(publish_connection.stopping(), 1001)
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait({running})
+        assert (bodies.held, held.cancelled()) == (0, True)
 
 
 async def test_a_message_to_a_deleted_group_is_refused_and_ends_the_connection(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Final
@@ -26,6 +27,8 @@ from eventd.store.rows.registry import read_version
 
 BEAT_SECONDS: Final = 1.0
 """Seconds between checks for silent clients, and for groups that are not declared any more."""
+
+logger = logging.getLogger("eventd.api")
 
 
 class PublishConnections:
@@ -83,16 +86,18 @@ class PublishConnections:
         version = -1
         while True:
             await self.services.clock.sleep(BEAT_SECONDS)
-            now = self.services.clock.monotonic()
-            for connection in [*self._open]:
-                connection.beat(now)
             try:
+                now = self.services.clock.monotonic()
+                for connection in [*self._open]:
+                    connection.beat(now)
                 present = await self.services.database.read(read_version)
                 if present != version:
                     await self._end_undeclared()
                     version = present
             except EventdError:
                 continue  # tried again with the next beat
+            except Exception:  # without it, no client would be pinged, or learn that its group is deleted
+                logger.exception("care for publishing clients failed; it is tried again")
 
     async def _end_undeclared(self) -> None:
         """End the connections of groups that are not declared any more."""
