@@ -165,7 +165,7 @@ class PublishConnection:
         self._answered_at = self._services.clock.monotonic()
 
     def _cut_unanswered(self, answering: asyncio.Task[None]) -> None:
-        """Cut the connection if the task that answers has failed: its client sends what was not answered again."""
+        """Cut the connection if the task that answers has failed: its client sends unanswered messages again."""
         if answering.cancelled() or answering.exception() is not None:
             self._stream.abort()
             self._is_over = True
@@ -374,7 +374,7 @@ class PublishConnection:
 
 def stopping() -> Unavailable:
     """Return the error of a node that stops, with which it ends every connection."""
-    return Unavailable("the node is stopping: reconnect, and send what was not answered again")
+    return Unavailable("the node is stopping: reconnect, and send unanswered messages again")
 
 
 def _wake(future: asyncio.Future[None] | None) -> None:
