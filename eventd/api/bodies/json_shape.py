@@ -18,19 +18,20 @@ _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|([\[\]{},])', r
 each byte is read once."""
 
 
-def require_modest(text: bytes | bytearray, values: int) -> None:
+def require_modest(text: bytes | bytearray, values: int, what: str = "body") -> None:
     """Raises `TooLarge` for a JSON text with more than `values` values, `Invalid` for more than `MOST_LEVELS` levels.
 
-    An empty list or object counts as two. The text is not checked to be JSON.
+    An empty list or object counts as two. The text is not checked to be JSON. The error
+    names it as `what`.
     """
     opened = text.count(b"[") + text.count(b"{")
     if opened <= MOST_LEVELS and opened + text.count(b",") < values:
         return  # even if all of them were structural
     for count, level, _ in _walk(text):
         if level > MOST_LEVELS:
-            raise Invalid(f"the body is nested more than {MOST_LEVELS} levels deep")
+            raise Invalid(f"the {what} is nested more than {MOST_LEVELS} levels deep")
         if count > values:
-            raise TooLarge(f"the body contains more than {values} values", hint="send a smaller request")
+            raise TooLarge(f"the {what} contains more than {values} values", hint="send a smaller request")
 
 
 def count_elements(text: bytes | bytearray, most: int) -> int:

@@ -38,8 +38,8 @@ async def prepare(
     `now` in microseconds. `large`: check the events in a thread, whatever their number. Raises what `drafts_from` does.
     """
     heavy = large or _is_heavy(events)
-    judge = partial(_judge, events, place.group, now=now, random=services.log.chance.token, heavy=heavy)
-    drafts = await asyncio.to_thread(judge) if heavy else judge()
+    check_events = partial(_check, events, place.group, now=now, random=services.log.chance.token, heavy=heavy)
+    drafts = await asyncio.to_thread(check_events) if heavy else check_events()
     check = _refusal_of(drafts) if OBSERVED in drafts.types else None
     ceiling = place.group.retention.max_bytes
     return drafts, Publish(place.topic, drafts, ceiling=ceiling, check=check, declared=place.version)
@@ -61,7 +61,7 @@ def _is_heavy(events: list[Any]) -> bool:
     )
 
 
-def _judge(events: list[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool) -> Drafts:
+def _check(events: list[Any], group: GroupConfig, *, now: int, random: Callable[[int], bytes], heavy: bool) -> Drafts:
     if are_texts(events):
         decode_texts(events, group, now=now, random=random)
     return drafts_from(events, group, now=now, random=random, heavy=heavy)

@@ -105,7 +105,9 @@ class PublishConnection:
         self._unread = unread
         self._count = count
         self._unanswered: deque[UnansweredMessage] = deque()
-        self._events = self._bytes = self._heard = 0  # `_heard`: events since the loop last turned to other work
+        self._events = self._bytes = self._events_read = (
+            0  # `_events_read`: events since the loop last turned to other work
+        )
         # Held while messages are checked and handed to the writer, so that this happens in their order.
         self._order = asyncio.Lock()
         self._ending: tuple[EventdError, int] | None = None
@@ -129,7 +131,7 @@ class PublishConnection:
                     break  # the memory of this message may already belong to another
                 if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                     break  # it broke the protocol, or was too large, and the connection is closed already
-                await self._hear(message, self._messages.take())
+                await self._read(message, self._messages.take())
                 await self._stream.drain()  # a client that does not read answers gets no more of them
         except ConnectionError:
             pass  # the client disconnected
@@ -155,7 +157,7 @@ class PublishConnection:
             _wake(self._turn)
             _wake(self._end)
 
-    def beat(self, now: float) -> None:
+    def ping_if_silent(self, now: float) -> None:
         """Ping a client that reads and got nothing for `SILENT_SECONDS`. `now` is monotonic."""
         if now - self._answered_at >= SILENT_SECONDS and not self._stream.full:
             self._write(PING)
@@ -174,7 +176,7 @@ class PublishConnection:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def _hear(self, frame: WSMessage, held: BodyReservation | None) -> None:
+    async def _read(self, frame: WSMessage, held: BodyReservation | None) -> None:
         text = frame.data.encode() if frame.type is WSMsgType.TEXT else bytes(frame.data)
         was_idle = not self._unanswered
         events = estimate_events(text)
@@ -193,8 +195,8 @@ class PublishConnection:
                 self._shares.give_back(self._memory.key, events)
             self._messages.handled()
             self._messages.release(held)
-        if was_idle or self._heard >= _AT_ONCE:  # the first transaction begins before further messages are read
-            self._heard = 0
+        if was_idle or self._events_read >= _AT_ONCE:  # the first transaction begins before further messages are read
+            self._events_read = 0
             await self._services.clock.sleep(0)
 
     async def _wait_for_room(self, size: int, events: int, memory: int) -> tuple[bool, EventdError | None]:
@@ -246,7 +248,7 @@ class PublishConnection:
             entry.done.add_done_callback(lambda _: self._shares.give_back(self._memory.key, events))
             self._unanswered.append(entry)
             self._events += len(message.events)
-            self._heard += len(message.events)
+            self._events_read += len(message.events)
             self._bytes += size
             self._memory.use(memory)
         _wake(self._news)

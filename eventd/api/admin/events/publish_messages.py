@@ -80,7 +80,7 @@ def read_message(text: bytes, problem: EventdError | None = None) -> PublishMess
         return refused
     seq = _read_number(text)
     try:
-        require_modest(text, MOST_VALUES)
+        require_modest(text, MOST_VALUES, "message")
         return PublishMessage(seq, _ANY.decode(text).events)
     except EventdError as error:
         return PublishMessage(seq, [], error)

@@ -89,7 +89,7 @@ class PublishConnections:
             try:
                 now = self.services.clock.monotonic()
                 for connection in [*self._open]:
-                    connection.beat(now)
+                    connection.ping_if_silent(now)
                 present = await self.services.database.read(read_version)
                 if present != version:
                     await self._end_undeclared()

@@ -36,7 +36,8 @@ def test_the_usual_events_are_decoded_at_once_and_others_later() -> None:
         (b'{"seq":1,"events":[]}', ">= 1"),
         (b'{"seq":1,"events":[{}],"brief":true}', "brief"),
         (b'{"seq":1,"events":[{"type":"t","subject":"\\ud800"}]}', "not valid"),
-        (b' { "seq" : 1 , "events":' + b"[" * 60_000 + b"]" * 60_000 + b"}", "nested"),
+        (b' { "seq" : 1 , "events":' + b"[" * 60_000 + b"]" * 60_000 + b"}", "the message is nested"),
+        (b'{"seq":1,"events":' + b"[" * 100 + b"]" * 100 + b"}", "the message is nested"),
     ],
 )
 def test_a_message_with_a_number_is_refused_under_it(text: bytes, words: str) -> None:
