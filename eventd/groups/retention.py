@@ -1,4 +1,4 @@
-"""Applies the declared retention of one group to its topic; for topics of records see `eventd.log.topics.limits`."""
+"""Applies the declared retention of groups to their topics; for topics of records see `eventd.log.topics.limits`."""
 
 from __future__ import annotations
 
@@ -16,39 +16,67 @@ from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, evict
 from eventd.store.engine.database import Connection
 
 KEEPS_UP: Final = 1.25
-"""Retention may rest only while it has removed so many times the events that the topic has got meanwhile: it must reach
-the limits also while clients write as much as the node can take."""
+"""Retention may rest only while it has removed so many times the records that the whole log has got meanwhile: it must
+reach the limits also while clients write as much as the node can take."""
 
 
 def eviction_pace(log: EventLog) -> Pace:
     """Return the pace at which events are evicted. Steps below a block would cut it, and write the rest again."""
-    return Pace(log, size=CHUNK, least=BLOCK_RECORDS, most=2 * CHUNK)
+    return Pace(log, size=CHUNK, least=BLOCK_RECORDS, most=4 * CHUNK)
+
+
+class EvictionRound:
+    """One round of retention over any number of groups, which keeps up with what is written to all of them together.
+
+    While one group is evicted from, the others grow. So what the round has removed is compared with the growth of the
+    whole log since it began: a round that keeps up ends with fewer events over the limits than it began with. It does
+    not rest at all after `patience` seconds.
+    """
+
+    def __init__(self, log: EventLog, pace: Pace, *, patience: float = inf) -> None:
+        self._log = log
+        self._pace = pace
+        self._hurries_from = log.clock.monotonic() + patience
+        self._begun = log.wakeups.head
+        self._removed = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether the next step must not rest."""
+        grown = self._log.wakeups.head - self._begun
+        return self._removed < KEEPS_UP * grown or self._log.clock.monotonic() >= self._hurries_from
+
+    async def apply(self, group: str) -> Eviction:
+        """Evict the events that exceed the group's retention, in small transactions; return how many, and the floor.
+
+        Events that retention keeps for a peer stay. Raises NotFound, unless the group was deleted after the first
+        eviction.
+        """
+        records = upto_seq = 0
+        while True:
+            try:
+                step = await self._pace.write_step(
+                    partial(_evict_some, name=group, now=self._log.clock.now()),
+                    amount=_records_of,
+                    is_behind=self.is_behind,
+                )
+            except NotFound:
+                if not records:
+                    raise
+                return Eviction(records, upto_seq, more=False)  # the group was deleted meanwhile
+            self._removed += step.records
+            records, upto_seq = records + step.records, step.upto_seq
+            if not step.more:
+                return Eviction(records, upto_seq, more=False)
 
 
 async def apply_retention(log: EventLog, group: str, pace: Pace, *, patience: float = inf) -> Eviction:
-    """Evict the events that exceed the group's retention, in small transactions; return how many, and the floor.
+    """Apply the retention of one group, as a round of its own; see `EvictionRound.apply`."""
+    return await EvictionRound(log, pace, patience=patience).apply(group)
 
-    Events that retention keeps for a peer stay. It rests for what others write, but no more after `patience` seconds.
-    Raises NotFound, unless the group was deleted after the first eviction.
-    """
-    records = upto_seq = grown = 0
-    hurries_from = log.clock.monotonic() + patience
-    begun: int | None = None
-    while True:
-        try:
-            step = await pace.write_step(
-                partial(_evict_some, name=group, now=log.clock.now()),
-                is_behind=records < KEEPS_UP * grown or log.clock.monotonic() >= hurries_from,
-                least=CHUNK,
-            )
-        except NotFound:
-            if not records:
-                raise
-            return Eviction(records, upto_seq, more=False)  # the group was deleted meanwhile
-        begun = step.head_seq if begun is None else begun
-        records, upto_seq, grown = records + step.records, step.upto_seq, step.head_seq - begun
-        if not step.more:
-            return Eviction(records, step.upto_seq, more=False)
+
+def _records_of(eviction: Eviction) -> int:
+    return eviction.records
 
 
 def _evict_some(conn: Connection, chunk: int, *, name: str, now: int) -> Eviction:

@@ -75,6 +75,7 @@ class Housekeeping:
         return {
             **everywhere,
             "retention": partial(self._retention.apply_for_ever, groups),
+            "old rows": self._retention.delete_rows_for_ever,
             "deleted topics": self._retention.remove_deleted_for_ever,
             "sweep": self._retention.sweep_for_ever,
             "checkpoint": self.checkpoint_for_ever,

@@ -1,7 +1,8 @@
 """Evicts records and deletes old rows while a node serves.
 
 Retention is applied to groups' topics (`eventd.log.retention.evict`), the sweep applies the limits of topics of records
-(`eventd.log.topics.limits`), and the data of deleted topics is removed.
+(`eventd.log.topics.limits`), and old rows and the data of deleted topics are removed. Each is a task of its own: none
+waits until another has removed much.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import partial
 
 from eventd.errors import NotFound
 from eventd.groups.lookup import read_group_topic
-from eventd.groups.retention import apply_retention, eviction_pace
+from eventd.groups.retention import EvictionRound, eviction_pace
 from eventd.ingress.batch import MOST_UNDECLARED
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
@@ -67,19 +68,33 @@ class Retention:
         self._settings = settings
         self._metrics = metrics
         self._evicting = eviction_pace(log)
-        self._deleting = Pace(log, size=CHUNK, least=LEAST_ROWS, most=2 * CHUNK)
+        self._deleting = Pace(log, size=CHUNK, least=LEAST_ROWS, most=4 * CHUNK)
         self._clearing = Pace(log, size=STEP_ROWS, least=LEAST_ROWS, most=CHUNK)
         self._sweeping = Pace(log, size=STEP_RECORDS, least=STEP_RECORDS, most=STEP_RECORDS)
 
     async def apply_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
-        """Apply retention to all groups and tables, at the start and then at its interval, until cancelled."""
+        """Apply retention to all groups, at the start and then at its interval, until cancelled."""
         while True:
             await attempt("retention", self._apply(groups()))
             await self._log.clock.sleep(self._settings.prune_interval)
 
     async def _apply(self, groups: Iterable[GroupConfig]) -> None:
+        one_round = EvictionRound(self._log, self._evicting)
         for group in groups:
-            self._metrics.pruned(group.name, await self._evict(group))
+            self._metrics.pruned(group.name, await _evict(one_round, group))
+
+    async def delete_rows_for_ever(self) -> None:
+        """Delete old rows of all tables, at the start and then at the interval of retention, until cancelled.
+
+        A round deletes what is old when it begins, and rests for no longer than an interval: so rows are deleted as
+        fast as they become old, however busy the node is.
+        """
+        while True:
+            await attempt("old rows", self._delete_rows())
+            await self._log.clock.sleep(self._settings.prune_interval)
+
+    async def _delete_rows(self) -> None:
+        hurries_from = self._log.clock.monotonic() + self._settings.prune_interval
         # The ledgers hold rows of all groups, including those that another process of this database serves.
         declared = await self._log.database.read(_read_declared)
         ids = max((group.retention.ids for group in declared), default=0)
@@ -91,20 +106,19 @@ class Retention:
             receipts=max(day, ids),
         )
         clock = self._log.clock
-        while await self._deleting.write_step(partial(_delete_old_rows, limits=limits, at=Moment.of(clock))):
-            pass
+        await self._delete_all(partial(_delete_old_rows, limits=limits, at=Moment.of(clock)), hurries_from)
         unused = await self._log.database.read(read_unused_selections, self._log.clock.now() - limits.batches)
         if unused:
             await self._log.database.write(delete_selections, unused)
         for topic_id in await self._log.database.read(read_crowded):
             await self._log.database.write(join_oldest, topic_id)
-        await self._delete_older(delete_old_runs, self._settings.run_retention, CHUNK)
-        await self._delete_older(delete_old_parts, self._settings.part_retention, PARTS)
-        await self._delete_older(delete_old_attempts, self._settings.attempt_retention, CHUNK)
-        await self._delete_older(delete_old_jobs, JOB_AGE, CHUNK)
-        await self._delete_older(delete_old_verifications, VERIFICATION_AGE, CHUNK)
-        await self._delete_older(delete_old_actions, self._settings.action_retention, CHUNK)
-        await self._delete_older(delete_old_answers, KEY_SECONDS * SECOND, CHUNK)
+        await self._delete_older(delete_old_runs, self._settings.run_retention, hurries_from)
+        await self._delete_older(delete_old_parts, self._settings.part_retention, hurries_from, most=PARTS)
+        await self._delete_older(delete_old_attempts, self._settings.attempt_retention, hurries_from)
+        await self._delete_older(delete_old_jobs, JOB_AGE, hurries_from)
+        await self._delete_older(delete_old_verifications, VERIFICATION_AGE, hurries_from)
+        await self._delete_older(delete_old_actions, self._settings.action_retention, hurries_from)
+        await self._delete_older(delete_old_answers, KEY_SECONDS * SECOND, hurries_from)
         while unused_marks := await self._log.database.read(read_unused_marks, CHUNK):
             await self._log.database.write(delete_marks, unused_marks)
         while surplus := await self._log.database.read(read_surplus_checkpoints, clock.now(), CHUNK):
@@ -138,20 +152,19 @@ class Retention:
         for first in range(0, len(expired), CHUNK):
             await self._log.submit(DeleteExpiredTokens(expired[first : first + CHUNK]))
 
-    async def _evict(self, group: GroupConfig) -> int:
-        """Apply a group's limits on the number and age of events. Returns the number of evicted events."""
-        if group.retention.max_events is None and group.retention.max_age is None:
-            return 0
-        try:
-            return (await apply_retention(self._log, group.name, self._evicting)).records
-        except NotFound:  # deleted meanwhile
-            return 0
-
-    async def _delete_older(self, delete: Callable[..., int], age: int, portion: int) -> None:
-        """Delete rows that ended longer ago than `age` (µs), at most `portion` at a time; `delete` deletes them."""
+    async def _delete_older(
+        self, delete: Callable[..., int], age: int, hurries_from: float, *, most: int = CHUNK
+    ) -> None:
+        """Delete rows that ended longer ago than `age` (µs), at most `most` at a time; `delete` deletes them."""
         before = self._log.clock.now() - age
-        while await self._deleting.write_step(lambda conn, size: delete(conn, before, min(size, portion))):
-            pass
+        await self._delete_all(lambda conn, size: delete(conn, before, min(size, most)), hurries_from)
+
+    async def _delete_all(self, delete: Callable[[Connection, int], int], hurries_from: float) -> None:
+        """Delete rows until `delete` finds none; without rests from this time of the monotonic clock on."""
+        clock, is_left = self._log.clock, True
+        while is_left:
+            is_behind = clock.monotonic() >= hurries_from
+            is_left = await self._deleting.write_step(delete, amount=int, is_behind=is_behind) > 0
 
     async def _delete_undeclared_links(self, group: GroupConfig) -> None:
         """Delete old and surplus marks of undeclared senders: a member with a key for any node can invent names.
@@ -178,11 +191,13 @@ class Retention:
         bare = await self._read_bare()
         after: str | None = ""
         while after is not None:
-            cleared = await self._clearing.write_step(partial(_clear_deleted, after=after, now=self._log.clock.now()))
+            cleared = await self._clearing.write_step(
+                partial(_clear_deleted, after=after, now=self._log.clock.now()), amount=_rows_of
+            )
             after = None if cleared is None else cleared.upto
         for first in range(0, len(bare), PAGE):
             page = bare[first : first + PAGE]
-            await self._clearing.write_step(partial(_remove_cleared, bare=page))
+            await self._clearing.write_step(partial(_remove_cleared, bare=page), amount=int)
 
     async def _read_bare(self) -> list[str]:
         bare: list[str] = []
@@ -198,8 +213,10 @@ class Retention:
 
     async def _sweep(self) -> None:
         database, clock = self._log.database, self._log.clock
+        hurries_from = clock.monotonic() + self._settings.prune_interval
         while await database.read(is_due, clock.now()):
-            await self._sweeping.write_step(partial(_sweep, now=clock.now()))
+            is_behind = clock.monotonic() >= hurries_from
+            await self._sweeping.write_step(partial(_sweep, now=clock.now()), amount=int, is_behind=is_behind)
 
 
 def _delete_old_rows(conn: Connection, chunk: int, *, limits: RowRetention, at: Moment) -> int:
@@ -210,8 +227,23 @@ def _clear_deleted(conn: Connection, chunk: int, *, after: str, now: int) -> Cle
     return clear_deleted(conn, after, now=now, chunk=chunk)
 
 
-def _remove_cleared(conn: Connection, _: int, *, bare: list[str]) -> None:
+def _rows_of(step: ClearStep | None) -> int:
+    return 0 if step is None else step.rows
+
+
+def _remove_cleared(conn: Connection, _: int, *, bare: list[str]) -> int:
     remove_cleared(conn, bare)
+    return 0  # of pages, not of rows: it says nothing about the size of a step
+
+
+async def _evict(one_round: EvictionRound, group: GroupConfig) -> int:
+    """Apply a group's limits on the number and age of events. Returns the number of evicted events."""
+    if group.retention.max_events is None and group.retention.max_age is None:
+        return 0
+    try:
+        return (await one_round.apply(group.name)).records
+    except NotFound:  # deleted meanwhile
+        return 0
 
 
 def _sweep(conn: Connection, _: int, *, now: int) -> int:

@@ -21,53 +21,96 @@ REST: Final = 3
 """The pause after a step, as a multiple of its duration, while others write: a quarter of the time is left for it."""
 LONGEST_REST: Final = 1.0
 """The longest pause after a step, in seconds."""
+SMALLER: Final = 0.7
+"""A step is compared with a larger one if it is at most so many times as large: other differences are chance."""
 RECENT_SECONDS: Final = 0.25
 """For how long after a write of others the steps leave room for the next one."""
 
 
-class Pace:
-    """The pace of one kind of work; `size` is how much its next step should do, in rows or records.
+class StepSize:
+    """How much the next step should do, in rows or records, so that it takes about `STEP_SECONDS`.
 
-    It adapts between `least` and `most`, and begins with `size`.
+    Between `least` and `most`. A step that did less than it was allowed to says nothing about the time that it needs.
     """
 
-    def __init__(self, log: EventLog, *, size: int, least: int, most: int) -> None:
-        self.size = size
-        self._log = log
+    def __init__(self, size: int, least: int, most: int) -> None:
+        self.now = size
         self._least = least
         self._most = most
+        self._larger: tuple[int, float] | None = None  # size and seconds of a step after which smaller ones were tried
+
+    def adapt(self, done: int, seconds: float, *, is_behind: bool) -> None:
+        """Choose the next size after a step that did so much in this time."""
+        if done < self.now:
+            return
+        if is_behind:  # what keeps up with others matters more than how long they wait
+            self._become(2 * self.now)
+        elif seconds > STEP_SECONDS:
+            self._shrink(seconds)
+        elif seconds > 0:
+            self._approach(seconds)
+            self._larger = None
+
+    def _shrink(self, seconds: float) -> None:
+        size, larger = self.now, self._larger
+        if larger is not None and size > SMALLER * larger[0]:  # too near to compare with it
+            self._approach(seconds)
+        elif larger is not None and seconds > larger[1] * (1 + size / larger[0]) / 2:
+            self._larger = None
+            self._become(2 * size)  # it waits for the processor or the disk: small steps only take more turns
+        else:
+            self._larger = size, seconds
+            self._approach(seconds)
+
+    def _approach(self, seconds: float) -> None:
+        wanted = self.now * STEP_SECONDS / seconds
+        self._become(min((self.now + wanted) / 2, 2 * self.now))  # go half of the way: one step may be slow by chance
+
+    def _become(self, size: float) -> None:
+        self.now = round(min(max(size, self._least), self._most))
+
+
+class Pace:
+    """The pace of one kind of work, whose steps are between `least` and `most` rows or records, and at first `size`."""
+
+    def __init__(self, log: EventLog, *, size: int, least: int, most: int) -> None:
+        self._size = StepSize(size, least, most)
+        self._log = log
         self._rests_until = self._yields_until = 0.0
         self._seen = log.wakeups.head
 
-    async def write_step(self, step: Callable[[Connection, int], T], *, is_behind: bool = False, least: int = 0) -> T:
+    @property
+    def size(self) -> int:
+        """Return how much the next step should do."""
+        return self._size.now
+
+    async def write_step(
+        self, step: Callable[[Connection, int], T], *, amount: Callable[[T], int], is_behind: bool = False
+    ) -> T:
         """Rest as long as the step before requires, then run this one in a write transaction with its size.
 
-        `is_behind`: others write more than this work removes, and it must not rest. Then, each time that they have
-        written a transaction, it has its turn with at least the size `least`.
+        `amount` returns how much the step did. `is_behind`: others write more than this work removes, so it does not
+        rest: it has its turn after each of their transactions, with twice as much each time, up to the most.
         """
         clock = self._log.clock
         if not is_behind and (rest := self._rests_until - clock.monotonic()) > 0:
             await clock.sleep(rest)
-        size = max(self.size, least) if is_behind else self.size
         times: list[float] = []
 
         def timed(conn: Connection) -> T:
             times[:] = [clock.monotonic()]
-            done = step(conn, size)
+            done = step(conn, self.size)
             times.append(clock.monotonic())
             return done
 
         done = await self._log.database.write(timed)
-        self._adapt(*times)
+        begun, executed = times
+        self._size.adapt(amount(done), executed - begun, is_behind=is_behind)
+        self._choose_rest(begun)
         return done
 
-    def _adapt(self, begun: float, executed: float) -> None:
-        """Choose the size of the next step, and how long to rest before it."""
-        taken, now = executed - begun, self._log.clock.monotonic()
-        if taken > 0:  # half-way: a single step may have been disturbed
-            wanted = self.size * STEP_SECONDS / taken
-            self.size = round(min(max((self.size + wanted) / 2, self._least), 2 * self.size, self._most))
-        head = self._log.wakeups.head
+    def _choose_rest(self, begun: float) -> None:
+        now, head = self._log.clock.monotonic(), self._log.wakeups.head
         if self._log.is_writing or head != self._seen:
             self._yields_until = now + RECENT_SECONDS
         self._seen = head

@@ -8,7 +8,7 @@ signed checkpoint, where the group has a history. Readers behind an evicted pref
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from eventd.log.core.blocks import BLOCK_RECORDS, Block, unpack
@@ -31,8 +31,7 @@ from eventd.store.ids.ranges import end_span, note_gone
 from federation.event import expiry_micros, is_alive, read_outlines
 
 CHUNK = 2 * BLOCK_RECORDS
-"""Records of a step where clients write as much as the node can take: the two take turns, and one step must evict more
-than an append adds, or the log would grow."""
+"""Records of a step, or rows of each table, unless the pace of the work allows more or fewer."""
 CHUNK_BYTES = 4 << 20
 """Bytes of bodies per transaction: evicted events are read once more, for their digests, and an append waits for it."""
 
@@ -52,15 +51,11 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """How many events one step evicted, up to which seq, and whether the next step can evict `more`.
-
-    `head_seq` is the seq of the newest event when it did.
-    """
+    """How many events one step evicted, up to which seq, and whether the next step can evict `more`."""
 
     records: int
     upto_seq: int
     more: bool
-    head_seq: int = field(default=0, compare=False)
 
 
 def evict(
@@ -85,17 +80,17 @@ def evict(
     expired = _by_age(conn, topic_id, window, limits, now)
     target = min(window[1], max(_by_count(topic, limits), expired))
     if target <= topic.evicted_seq:
-        return Eviction(0, topic.evicted_seq, more=False, head_seq=topic.head_seq)
+        return Eviction(0, topic.evicted_seq, more=False)
     tree = None if topic_deleted else find_open_tree(conn, topic_id)
     going = _next_prefix(conn, topic, target, limits, now, chunk, tree)
     if going is None:
-        return Eviction(0, topic.evicted_seq, more=False, head_seq=topic.head_seq)
+        return Eviction(0, topic.evicted_seq, more=False)
     upto = going.blocks[-1].last_seq
     noted = _delete_ids(conn, topic, going) if topic_deleted else _note_losses(conn, topic, going, now, expired)
     removed = remove_prefix(conn, topic, [*going.blocks[:-1], going.whole], upto, noted)
     delete_hints(conn, topic_id, removed.evicted_position)
     delete_refuted(conn, topic_id, removed.evicted_position)
-    return Eviction(upto - topic.evicted_seq, upto, more=target > upto and not going.held, head_seq=topic.head_seq)
+    return Eviction(upto - topic.evicted_seq, upto, more=target > upto and not going.held)
 
 
 Window = tuple[int, int]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from eventd.groups.retention import KEEPS_UP, apply_retention, eviction_pace
+from eventd.groups.retention import KEEPS_UP, EvictionRound, apply_retention, eviction_pace
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.pace import Pace
 from eventd.log.core.topic_row import read_topic
@@ -22,18 +22,20 @@ T = TypeVar("T")
 
 
 class GrowingPace(Pace):
-    """After each step a client writes `growth` events, and `after_step` is called. `behind`: what was said of each."""
+    """After a step a client writes `growth` events, and `after_step` is called. `behind`: whether each step was."""
 
     def __init__(self, log: EventLog, topic: int, growth: list[int]) -> None:
         super().__init__(log, size=10, least=10, most=10)
-        self.behind: list[tuple[bool, int]] = []
+        self.behind: list[bool] = []
         self._topic = topic
         self._growth = iter(growth)
         self.after_step: Callable[[], None] = lambda: None
 
-    async def write_step(self, step: Callable[[Connection, int], T], *, is_behind: bool = False, least: int = 0) -> T:
-        self.behind.append((is_behind, least))
-        done = await super().write_step(step)
+    async def write_step(
+        self, step: Callable[[Connection, int], T], *, amount: Callable[[T], int], is_behind: bool = False
+    ) -> T:
+        self.behind.append(is_behind)
+        done = await super().write_step(step, amount=amount)
         self.after_step()
         if grown := next(self._growth, 0):
             head = self._log.wakeups.head
@@ -48,10 +50,27 @@ async def test_retention_rests_only_while_it_removes_more_than_clients_write(log
     topic = (await log.database.read(read_topic, "group:g")).id
     pace = GrowingPace(log, topic, [8, 24])
     assert (await apply_retention(log, "g", pace)).records == 40 + 8 + 24
-    # Before each step: how many it has removed, and how many it has seen written since its first step.
-    known = [(0, 0), (10, 0), (20, 8), (30, 32), (40, 32), (50, 32), (60, 32), (70, 32)]
-    assert pace.behind == [(removed < KEEPS_UP * written, CHUNK) for removed, written in known]
-    assert [is_behind for is_behind, _ in pace.behind].count(True) == 1
+    # Before each step: how many it has removed, and how many were written since it began.
+    known = [(0, 0), (10, 8), (20, 32), (30, 32), (40, 32), (50, 32), (60, 32), (70, 32)]
+    assert pace.behind == [removed < KEEPS_UP * written for removed, written in known]
+    assert pace.behind.count(True) == 2
+
+
+async def test_a_round_over_many_groups_keeps_up_with_what_is_written_to_all_of_them(
+    log: EventLog, clock: ManualClock
+) -> None:
+    """Each of the groups grows less than is removed from it, but all together grow more while it has its turn."""
+    ledger = GroupLedger(log, clock)
+    names = [f"g{number}" for number in range(20)]
+    topics = []
+    for name in names:
+        await ledger.declare(group=name, spec="retention: {maxEvents: 1}")
+        topics.append((await log.database.read(read_topic, f"group:{name}")).id)
+        await log.append(topics[-1], [draft(f"{name}-{number}") for number in range(6)])
+    pace = GrowingPace(log, topics[0], [6] * 20)
+    eviction = EvictionRound(log, pace)
+    assert [(await eviction.apply(name)).records for name in names] == [5] * 20
+    assert pace.behind == [False] + [True] * 19
 
 
 async def test_after_its_patience_a_prune_does_not_rest_any_more(log: EventLog, clock: ManualClock) -> None:
@@ -61,7 +80,7 @@ async def test_after_its_patience_a_prune_does_not_rest_any_more(log: EventLog, 
     pace = GrowingPace(log, 0, [])
     pace.after_step = lambda: clock.advance(1)
     assert (await apply_retention(log, "g", pace, patience=2)).records == 40
-    assert [is_behind for is_behind, _ in pace.behind] == [False, False, True, True]
+    assert pace.behind == [False, False, True, True]
 
 
 @pytest.fixture

@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
+from eventd.log.core.pace import Pace
 from eventd.log.delivery.returned import StoreReturned
 from eventd.log.history.relayed import drop_relayed
 from eventd.log.retention.evict import EvictionLimits, evict
@@ -27,7 +29,7 @@ from eventd.log.routemaster.tokens import (
 from eventd.node import retention
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
-from eventd.resources.group_configuration import GroupConfig
+from eventd.resources.group_configuration import GroupConfig, effective
 from eventd.runtime.clock import SECOND
 from eventd.settings.loading import load
 from eventd.settings.model import Settings
@@ -45,6 +47,7 @@ from eventd.store.rows.actions import (
 )
 from eventd.store.rows.console_sessions import IDLE, SessionRow, create_session, read_sessions
 from eventd.store.rows.links import StoredMark, delete_links, read_inbound_links, write_mark
+from eventd.store.rows.registry import read_resources
 from eventd.store.rows.returned_events import ReturnedMark, read_returned_marks
 from eventd.store.rows.routemaster import SigningKey, read_subscribers, signing_of
 from eventd.store.rows.runs import NewRun, RunEnd, RunStatus, begin_run, end_run, read_runs
@@ -59,6 +62,7 @@ from eventd.testing import ManualClock, draft, until
 from tests.support.group_ledger import GROUP, PEER, GroupLedger
 
 DAY = 24 * 3600 * SECOND
+STORED = "SELECT next_seq - 1 - evicted_seq FROM topics WHERE name IN ('group:core', 'group:edge')"
 
 
 @pytest.fixture
@@ -68,17 +72,19 @@ def settings(migrated_url: str) -> Settings:
 
 @asynccontextmanager
 async def pruning(log: EventLog, settings: Settings, groups: Iterable[GroupConfig]) -> AsyncIterator[None]:
-    """The pruning of these groups, from when it was done once."""
+    """Retention of these groups and of old rows, from when each was done once."""
     assert isinstance(log.clock, ManualClock)
     clock = log.clock
-    task = asyncio.create_task(Retention(log, settings, Metrics()).apply_for_ever(lambda: groups))
+    chores = Retention(log, settings, Metrics())
+    tasks = [*map(asyncio.create_task, (chores.apply_for_ever(lambda: groups), chores.delete_rows_for_ever()))]
     try:
-        await until(lambda: clock.waits or task.done())
-        assert not task.done()
+        await until(lambda: len(clock.waits) == 2 or any(task.done() for task in tasks))
+        assert not any(task.done() for task in tasks)
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_ids_of_a_group_that_another_process_works_for_are_kept_as_long_as_it_says(
@@ -246,9 +252,65 @@ async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(
     with caplog.at_level(logging.ERROR, "eventd.housekeeping"):
         async with pruning(log, settings, []):
             pass
-    assert [(record.message, vars(record)["job"]) for record in caplog.records] == [
-        ("housekeeping failed", "retention")
-    ]
+    assert [(record.message, vars(record)["job"]) for record in caplog.records] == [("housekeeping failed", "old rows")]
+
+
+async def test_every_group_is_evicted_while_old_ids_become_due_faster_than_they_are_deleted(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    log = await EventLog.open(database, clock)
+    ledger = GroupLedger(log, clock)
+    for name in ("edge", "core"):
+        await ledger.declare(group=name, spec="retention: {maxEvents: 1}")
+    configs = list((await database.read(lambda conn: effective(read_resources(conn)))).values())
+    deleting = asyncio.Event()
+
+    def delete_some(*_: object, chunk: int, **__: object) -> int:
+        """Delete as much as a step may, for ever: a day's ids are always left."""
+        deleting.set()
+        return chunk
+
+    monkeypatch.setattr(retention, "delete_old_rows", delete_some)
+    chores = Retention(log, settings, Metrics())
+    endless = asyncio.create_task(chores.delete_rows_for_ever())
+    evicting = asyncio.create_task(chores.apply_for_ever(lambda: configs))
+    await deleting.wait()
+    for turn in range(2):
+        for name in ("edge", "core"):
+            topic = await log.topic(f"group:{name}")
+            await log.append(topic, [draft(f"{turn}-{number}") for number in range(5)])
+        clock.advance(settings.prune_interval)
+        await until(lambda: database.read_now(fetch, STORED) == [(1,), (1,)])
+    assert not endless.done()
+    for task in (endless, evicting):
+        task.cancel()
+    await asyncio.gather(endless, evicting, return_exceptions=True)
+    await log.close()
+
+
+async def test_a_round_of_old_rows_rests_no_longer_than_an_interval(
+    log: EventLog, clock: ManualClock, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is old when it begins is deleted; what becomes old meanwhile is left to the next one."""
+    hurried: list[bool] = []
+    times = set()
+
+    def delete_some(_: Connection, __: object, *, now: int, steady: int, chunk: int) -> int:
+        times.add((now, steady))
+        clock.advance(settings.prune_interval / 3)
+        return chunk if len(hurried) < 5 else 0
+
+    async def write_step(self: Pace, *args: Any, is_behind: bool = False, **named: Any) -> Any:
+        hurried.append(is_behind)
+        return await step_of(self, *args, is_behind=is_behind, **named)
+
+    step_of = Pace.write_step
+    monkeypatch.setattr(retention, "delete_old_rows", delete_some)
+    monkeypatch.setattr(Pace, "write_step", write_step)
+    await Retention(log, settings, Metrics())._delete_rows()
+    assert hurried[:5] == [False, False, False, True, True]
+    assert len(times) == 1
 
 
 async def test_selections_by_which_no_kept_batch_was_made_are_forgotten(

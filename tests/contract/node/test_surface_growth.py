@@ -95,7 +95,7 @@ class Bus:
 
     async def keep_house(self) -> None:
         self._clock.advance(WEEK)
-        chores = asyncio.create_task(self._retention.apply_for_ever(list))
+        chores = asyncio.create_task(self._retention.delete_rows_for_ever())
         await until(lambda: self._clock.waits, "the chores")
         chores.cancel()
         await asyncio.gather(chores, return_exceptions=True)

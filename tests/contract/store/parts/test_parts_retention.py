@@ -38,7 +38,7 @@ async def test_parts_go_with_their_claims_and_subjects(
         )
         database.write_now(put_part, part, NOW)
     settings = load({"database_url": migrated_url, "part_retention": "3h"}, {})
-    task = asyncio.create_task(Retention(log, settings, Metrics()).apply_for_ever(list))
+    task = asyncio.create_task(Retention(log, settings, Metrics()).delete_rows_for_ever())
     try:
         interval = settings.prune_interval
         for seconds, left in ((0, 6), (4 * 3600, 6), (interval, 1), (3600, 0)):

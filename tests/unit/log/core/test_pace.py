@@ -16,13 +16,14 @@ NOBODY = cast(Connection, None)
 
 
 class QuietLog:
-    """The members of a log that a pace uses; a step takes `seconds`."""
+    """The members of a log that a pace uses; a step takes `seconds`, or `seconds_each` for each row."""
 
     def __init__(self, seconds: float) -> None:
         self.clock = ManualClock()
         self.wakeups = Wakeups()
         self.is_writing = False
         self.seconds = seconds
+        self.seconds_each = 0.0
         self.sizes: list[int] = []
         self.database = self
 
@@ -31,7 +32,7 @@ class QuietLog:
 
     def step(self, _: Connection, size: int) -> int:
         self.sizes.append(size)
-        self.clock.advance(self.seconds)
+        self.clock.advance(self.seconds_each * size or self.seconds)
         return size
 
 
@@ -47,7 +48,7 @@ async def rest_of(log: QuietLog, step: asyncio.Task[int]) -> float:
 
 
 async def next_rest(log: QuietLog, pace: Pace, **options: Any) -> float:
-    step = asyncio.create_task(pace.write_step(log.step, **options))
+    step = asyncio.create_task(pace.write_step(log.step, amount=int, **options))
     rest = await rest_of(log, step)
     log.clock.advance(rest)
     await step
@@ -88,23 +89,46 @@ async def test_an_append_of_another_process_counts_as_a_write_too_and_for_a_whil
     assert await next_rest(log, pace) == 0
 
 
-async def test_what_is_behind_takes_its_turns_without_rest_and_with_a_step_that_keeps_up() -> None:
-    log = QuietLog(STEP_SECONDS)
+async def test_what_is_behind_takes_its_turns_without_rest_and_with_ever_larger_steps() -> None:
+    log = QuietLog(100 * STEP_SECONDS)
     pace = paced(log)
     log.is_writing = True
-    assert [await next_rest(log, pace, is_behind=True, least=300) for _ in range(3)] == [0.0] * 3
-    assert log.sizes == [300, 300, 300]
+    assert [await next_rest(log, pace, is_behind=True) for _ in range(5)] == [0.0] * 5
+    assert log.sizes == [100, 200, 400, 800, 1000]
+
+
+async def test_steps_that_find_less_than_they_may_do_leave_the_size_alone() -> None:
+    log = QuietLog(STEP_SECONDS / 10)
+    pace = paced(log)
+    for seconds, is_behind in ((STEP_SECONDS / 10, False), (STEP_SECONDS / 10, True), (STEP_SECONDS * 10, False)):
+        log.seconds = seconds
+        await pace.write_step(log.step, amount=lambda size: size - 1, is_behind=is_behind)
+        assert pace.size == 100
+
+
+async def test_a_time_that_does_not_depend_on_the_size_makes_no_step_small() -> None:
+    """On a busy node a step mostly waits for the interpreter lock."""
+    log = QuietLog(STEP_SECONDS * 4)
+    pace = paced(log)
+    for _ in range(50):
+        await pace.write_step(log.step, amount=int)
+    assert min(log.sizes) >= 30
+    assert max(log.sizes[-10:]) >= 500
 
 
 async def test_steps_get_as_large_as_their_time_allows_within_bounds() -> None:
     log = QuietLog(STEP_SECONDS / 10)
     pace = paced(log)
     for _ in range(6):
-        await pace.write_step(log.step)
+        await pace.write_step(log.step, amount=int)
     assert log.sizes == [100, 200, 400, 800, 1000, 1000]
-    log.seconds = STEP_SECONDS * 100
-    for _ in range(9):
-        await pace.write_step(log.step)
+    log.seconds_each = STEP_SECONDS / 20
+    for _ in range(12):
+        await pace.write_step(log.step, amount=int)
+    assert 15 <= log.sizes[-1] <= 25
+    log.seconds_each = STEP_SECONDS
+    for _ in range(3):
+        await pace.write_step(log.step, amount=int)
     assert log.sizes[-1] == 10
 
 
