@@ -21,6 +21,8 @@ REST: Final = 3
 """The pause after a step, as a multiple of its duration, while others write: a quarter of the time is left for it."""
 LONGEST_REST: Final = 1.0
 """The longest pause after a step, in seconds."""
+FULL: Final = 1 / 3
+"""The part of its size from which on a step counts as full: eviction stops before a block that does not fit."""
 SMALLER: Final = 0.7
 """A step is compared with a larger one if it is at most so many times as large: other differences are chance."""
 RECENT_SECONDS: Final = 0.25
@@ -30,40 +32,41 @@ RECENT_SECONDS: Final = 0.25
 class StepSize:
     """How much the next step should do, in rows or records, so that it takes about `STEP_SECONDS`.
 
-    Between `least` and `most`. A step that did less than it was allowed to says nothing about the time that it needs.
+    Between `least` and `most`. A step that did much less than it was allowed to leaves the size as it is; one that
+    stops at the end of a block, just before its size, does not.
     """
 
     def __init__(self, size: int, least: int, most: int) -> None:
         self.now = size
         self._least = least
         self._most = most
-        self._larger: tuple[int, float] | None = None  # size and seconds of a step after which smaller ones were tried
+        self._larger: tuple[int, float] | None = None  # work and seconds of a step after which smaller ones were tried
 
     def adapt(self, done: int, seconds: float, *, is_behind: bool) -> None:
         """Choose the next size after a step that did so much in this time."""
-        if done < self.now:
+        if done < FULL * self.now:
             return
         if is_behind:  # what keeps up with others matters more than how long they wait
             self._become(2 * self.now)
         elif seconds > STEP_SECONDS:
-            self._shrink(seconds)
+            self._shrink(done, seconds)
         elif seconds > 0:
-            self._approach(seconds)
+            self._approach(done, seconds)
             self._larger = None
 
-    def _shrink(self, seconds: float) -> None:
-        size, larger = self.now, self._larger
-        if larger is not None and size > SMALLER * larger[0]:  # too near to compare with it
-            self._approach(seconds)
-        elif larger is not None and seconds > larger[1] * (1 + size / larger[0]) / 2:
+    def _shrink(self, done: int, seconds: float) -> None:
+        larger = self._larger
+        if larger is not None and done > SMALLER * larger[0]:  # too near to compare with it
+            self._approach(done, seconds)
+        elif larger is not None and seconds > larger[1] * (1 + done / larger[0]) / 2:
             self._larger = None
-            self._become(2 * size)  # it waits for the processor or the disk: small steps only take more turns
+            self._become(2 * self.now)  # it waits for the processor or the disk: small steps only take more turns
         else:
-            self._larger = size, seconds
-            self._approach(seconds)
+            self._larger = done, seconds
+            self._approach(done, seconds)
 
-    def _approach(self, seconds: float) -> None:
-        wanted = self.now * STEP_SECONDS / seconds
+    def _approach(self, done: int, seconds: float) -> None:
+        wanted = done * STEP_SECONDS / seconds
         self._become(min((self.now + wanted) / 2, 2 * self.now))  # go half of the way: one step may be slow by chance
 
     def _become(self, size: float) -> None:

@@ -97,13 +97,22 @@ async def test_what_is_behind_takes_its_turns_without_rest_and_with_ever_larger_
     assert log.sizes == [100, 200, 400, 800, 1000]
 
 
-async def test_steps_that_find_less_than_they_may_do_leave_the_size_alone() -> None:
+async def test_steps_that_find_much_less_than_they_may_do_leave_the_size_alone() -> None:
     log = QuietLog(STEP_SECONDS / 10)
     pace = paced(log)
     for seconds, is_behind in ((STEP_SECONDS / 10, False), (STEP_SECONDS / 10, True), (STEP_SECONDS * 10, False)):
         log.seconds = seconds
-        await pace.write_step(log.step, amount=lambda size: size - 1, is_behind=is_behind)
+        await pace.write_step(log.step, amount=lambda size: size // 4, is_behind=is_behind)
         assert pace.size == 100
+
+
+async def test_what_is_behind_takes_larger_steps_also_where_they_end_before_their_size() -> None:
+    """Whole blocks of events seldom add up to the size of a step."""
+    log = QuietLog(STEP_SECONDS)
+    pace = paced(log)
+    for _ in range(4):
+        await pace.write_step(log.step, amount=lambda size: size - 1, is_behind=True)
+    assert log.sizes == [100, 200, 400, 800]
 
 
 async def test_a_time_that_does_not_depend_on_the_size_makes_no_step_small() -> None:
