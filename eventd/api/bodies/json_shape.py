@@ -21,8 +21,7 @@ each byte is read once."""
 def require_modest(text: bytes | bytearray, values: int, what: str = "body") -> None:
     """Raises `TooLarge` for a JSON text with more than `values` values, `Invalid` for more than `MOST_LEVELS` levels.
 
-    An empty list or object counts as two. The text is not checked to be JSON. The error
-    names it as `what`.
+    An empty list or object counts as two. The text is not checked to be JSON. Errors name it `what`.
     """
     opened = text.count(b"[") + text.count(b"{")
     if opened <= MOST_LEVELS and opened + text.count(b",") < values:

@@ -105,9 +105,8 @@ class PublishConnection:
         self._unread = unread
         self._count = count
         self._unanswered: deque[UnansweredMessage] = deque()
-        self._events = self._bytes = self._events_read = (
-            0  # `_events_read`: events since the loop last turned to other work
-        )
+        self._events = self._bytes = 0
+        self._events_read = 0  # since the loop last turned to other work
         # Held while messages are checked and handed to the writer, so that this happens in their order.
         self._order = asyncio.Lock()
         self._ending: tuple[EventdError, int] | None = None
@@ -248,7 +247,7 @@ class PublishConnection:
             entry.done.add_done_callback(lambda _: self._shares.give_back(self._memory.key, events))
             self._unanswered.append(entry)
             self._events += len(message.events)
-            self._events_read += len(message.events)
+            self._events_read += max(len(message.events), size >> 6)  # 64 bytes of a refused message take as long
             self._bytes += size
             self._memory.use(memory)
         _wake(self._news)
