@@ -21,13 +21,13 @@ from eventd.store.engine.statements import (
     insert_numbered,
     listed_in,
 )
-from eventd.store.ids import ranges, runs
+from eventd.store.ids import covers, ranges, runs
 
 IDS: Final = ("topic_id", "event_id", "position")
 """The columns that are set in the row of a new event id; the others are null."""
-LEAST = 64
+LEAST_IDS = 64
 """Minimum number of ids of one transaction that get entries. Fewer cost little in any case."""
-MOST = 2048
+MOST_ENTRIES = 2048
 """Maximum number of entries of a new run: they are one chunk, which a look-up reads as a whole."""
 ROWS_BETWEEN = 8
 """Ids get entries if there are at least so many rows for each of them, between the first and the last: then most rows
@@ -87,23 +87,25 @@ def store_ids(conn: Connection, topic_id: int, ids: Sequence[str], first: int) -
             raise KeyTaken("an event id is known already")
         insert_numbered(conn, "event_ids", IDS, topic_id, ids, first)
         return False
+    covers.forget_ended(conn, topic_id, [run.mark for run in runs.read_runs(conn, topic_id)])
     listed = f"SELECT 1 FROM event_ids WHERE topic_id = ? AND {listed_in(conn, 'event_id')} LIMIT 1"
     distinct = frozenset(ids)
     if len(distinct) < len(ids) or fetch(conn, listed, (topic_id, msgspec.json.encode(ids).decode())):
         raise KeyTaken("an event id is known already")
     if _read_entries(conn, topic_id, ids):
         raise KeyTaken("an event id is known already")
-    for start in range(0, len(ids), MOST):
-        some = ids[start : start + MOST]
+    for start in range(0, len(ids), MOST_ENTRIES):
+        some = ids[start : start + MOST_ENTRIES]
         run = runs.create_run(conn, topic_id, entries=len(some), last=first + start + len(some) - 1)
         runs.add_chunk(conn, run.id, sorted([f"{each} {at}" for at, each in enumerate(some, first + start)]))
-        runs.keep_cover(run.mark, frozenset(some))
+        covers.note_mark(conn, topic_id, run.mark)
+        covers.kept.keep(run.mark, frozenset(some))
     ranges.add_span(conn, topic_id, first, first + len(ids) - 1)
     return True
 
 
 def _belong_in_run(conn: Connection, topic_id: int, ids: Sequence[str]) -> bool:
-    if not compares_bytes(conn) or len(ids) < LEAST or not _are_plain(ids):
+    if not compares_bytes(conn) or len(ids) < LEAST_IDS or not _are_plain(ids):
         return False
     sql = "SELECT 1 FROM event_ids WHERE topic_id = ? AND event_id > ? AND event_id < ? LIMIT 1 OFFSET ?"
     return bool(fetch(conn, sql, (topic_id, min(ids), max(ids), ROWS_BETWEEN * len(ids))))
@@ -135,12 +137,13 @@ def read_ids_from(conn: Connection, topic_id: int, prefix: str, limit: int) -> l
 def delete_runs(conn: Connection, topic_ids: Sequence[int], room: int) -> int:
     """Delete about `room` rows of the runs of deleted topics; return their number."""
     deleted = 0
-    for (run,) in fetch_in(conn, "SELECT id FROM id_runs WHERE topic_id {in}", (), topic_ids):
+    for run, mark in fetch_in(conn, "SELECT id, mark FROM id_runs WHERE topic_id {in}", (), topic_ids):
         if deleted >= room:
             break
         went = runs.delete_chunks(conn, run, room - deleted)
         if went < room - deleted:
             runs.drop_runs(conn, [run])
+            covers.kept.forget([bytes(mark)])
             went += 1
         deleted += went
     return deleted

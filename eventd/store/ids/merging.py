@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute
+from eventd.store.ids.covers import forget_ended, kept, noted_topics
 from eventd.store.ids.filters import IdFilter
 from eventd.store.ids.ranges import lowest_known
 from eventd.store.ids.runs import (
@@ -25,9 +26,7 @@ from eventd.store.ids.runs import (
     create_run,
     delete_chunks,
     drop_runs,
-    forget_covers,
     ids_of,
-    keep_cover,
     read_all_runs,
     read_chunks,
     read_first_ids,
@@ -69,6 +68,9 @@ def merge_some(conn: Connection) -> MergeStep:
     The head must be locked.
     """
     held = read_all_runs(conn)
+    by_topic = dict(_by_topic(held))
+    for topic_id in {*noted_topics(conn), *by_topic}:
+        forget_ended(conn, topic_id, [run.mark for run in by_topic.get(topic_id, ())])
     sources = [run for run in held if run.into is not None]
     if sources:
         return _move_some(conn, held, [run for run in sources if run.into == sources[0].into])
@@ -109,7 +111,7 @@ def delete_dead(conn: Connection, held: Sequence[IdRun] | None = None) -> bool:
             if lowest is None or run.last < lowest:
                 if delete_chunks(conn, run.id, DEAD_CHUNKS) < DEAD_CHUNKS:
                     drop_runs(conn, [run.id])
-                    forget_covers([run])
+                    kept.forget([run.mark])
                 return True
     return False
 
@@ -175,7 +177,7 @@ def _end_if_small(conn: Connection, target: IdRun, sources: Sequence[IdRun]) -> 
     if target.entries > SET_ENTRIES:
         return MergeStep(worked=True, complete=target)
     drop_runs(conn, [run.id for run in sources])
-    forget_covers(sources)
+    kept.forget(run.mark for run in sources)
     return MergeStep(worked=True)
 
 
@@ -197,5 +199,5 @@ def end_merge(conn: Connection, run: IdRun, made: IdFilter) -> None:
         return
     execute(conn, "UPDATE id_runs SET filter = ?, has_filter = 1 WHERE id = ?", (made.to_bytes(), run.id))
     drop_runs(conn, [each.id for each in sources])
-    forget_covers(sources)
-    keep_cover(run.mark, made)
+    kept.forget(each.mark for each in sources)
+    kept.keep(run.mark, made)

@@ -7,27 +7,19 @@ is in exactly one of them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from threading import Lock
 from typing import NamedTuple
 
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import chance_of, execute, fetch, insert_row
+from eventd.store.ids.covers import Cover, kept
 from eventd.store.ids.filters import IdFilter, hash_ids
 
 SET_ENTRIES = 32_768
 """Up to this number of entries, a process keeps the ids of a run as a set in memory, and stores no filter."""
-FEW = 16
+FEW_IDS = 16
 """Up to this number of ids, a run whose set or filter is not in memory is searched without loading it."""
-MOST_KEPT = 256 << 20
-"""Bytes of sets and filters that a process keeps, approximately; the least recently used are dropped."""
-ID_BYTES = 110
-"""Bytes of an id in a set."""
 CHUNK_LINES = 170
-
-Cover = frozenset[str] | IdFilter
 
 
 class IdRun(NamedTuple):
@@ -103,37 +95,10 @@ def drop_runs(conn: Connection, runs: Iterable[int]) -> None:
 
 # --- where an id may be ---------------------------------------------------------------------------------------------
 
-_lock = Lock()
-_covers: OrderedDict[bytes, Cover] = OrderedDict()
-"""By the mark of a run, the ids that it has, or had before a merge took them. Shared by all connections of the process:
-the content of a run with a mark never grows."""
-
-
-def keep_cover(mark: bytes, cover: Cover) -> None:
-    """Keep the set of all ids of a run, or a filter of them."""
-    with _lock:
-        _covers[mark] = cover
-        room = MOST_KEPT - sum(map(_weight, _covers.values()))
-        while room < 0 and len(_covers) > 1:
-            room += _weight(_covers.popitem(last=False)[1])
-
-
-def _weight(cover: Cover) -> int:
-    return cover.bytes if isinstance(cover, IdFilter) else ID_BYTES * len(cover)
-
-
-def forget_covers(runs: Iterable[IdRun]) -> None:
-    """Drop what is kept of runs that are no more."""
-    with _lock:
-        for run in runs:
-            _covers.pop(run.mark, None)
-
 
 def _cover_of(conn: Connection, run: IdRun, ids: int) -> Cover | None:
-    cover = _covers.get(run.mark)
-    if cover is not None or ids <= FEW:
-        with _lock, suppress(KeyError):  # another thread dropped it
-            _covers.move_to_end(run.mark)
+    cover = kept.get(run.mark)
+    if cover is not None or ids <= FEW_IDS:
         return cover
     if run.has_filter:
         [(data,)] = fetch(conn, "SELECT filter FROM id_runs WHERE id = ?", (run.id,))
@@ -144,7 +109,7 @@ def _cover_of(conn: Connection, run: IdRun, ids: int) -> Cover | None:
         if len(cover) != run.entries:  # it is just being filled
             return None
     if cover is not None:
-        keep_cover(run.mark, cover)
+        kept.keep(run.mark, cover)
     return cover
 
 

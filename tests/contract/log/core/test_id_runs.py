@@ -22,7 +22,7 @@ from eventd.log.retention.evict import EvictionLimits, RowRetention, delete_old_
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch
-from eventd.store.ids import known, merging, runs
+from eventd.store.ids import covers, known, merging, runs
 from eventd.store.ids.known import read_ids_of
 from eventd.store.ids.ranges import add_span, spans_within
 from eventd.store.schema import migrations
@@ -139,7 +139,7 @@ class Side:
                     await self.log.submit(MergeIds())
             case Reopen():
                 await self.close()
-                runs._covers.clear()
+                covers.kept.clear()
                 await self.open()
         return None
 
@@ -202,7 +202,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(known, "_belong_in_run", belong)
     for module, name, value in (
         (runs, "SET_ENTRIES", 6),
-        (runs, "FEW", 0),
+        (runs, "FEW_IDS", 0),
         (runs, "CHUNK_LINES", 2),
         (merging, "SET_ENTRIES", 6),
         (merging, "CHUNK_LINES", 2),
@@ -318,3 +318,29 @@ async def test_a_merge_writes_each_entry_about_once_also_if_its_runs_have_ids_of
     assert entries == merging.FACTOR * count
     assert written < 1.3 * entries
     assert steps < 1.3 * entries / merging.STEP_LINES + 2
+
+
+async def test_nothing_is_kept_of_runs_that_were_undone_or_that_another_process_has_merged(
+    tmp_path: Path, template: Path, small: list[bool]
+) -> None:
+    covers.kept.clear()
+    path = tmp_path / "with-runs.db"
+    shutil.copy(template, path)
+    writes, merges = (Side(path, ManualClock(), has_runs=True) for _ in range(2))
+    await writes.open()
+    await merges.open()
+    small[0] = True
+    for start in range(0, 400, 10):
+        await writes.do(Abort([draft(each) for each in PLAIN[start : start + 10]]))
+        await writes.do(Append([draft(each) for each in PLAIN[start : start + 10]]))
+        mine = dict(covers.kept.covers)
+        await merges.do(Merge(ALL))
+        for mark, cover in mine.items():
+            covers.kept.keep(mark, cover)  # as if the merge had been in another process
+    await writes.do(Append([draft(each) for each in PLAIN[400:410]]))
+    listed = {run.mark for run in await writes.database.read(runs.read_all_runs)}
+    assert set(covers.kept.covers) <= listed
+    covers.kept.clear()
+    assert covers.kept._bytes == 0
+    await writes.close()
+    await merges.close()
