@@ -25,6 +25,8 @@ from eventd.store.rows.leases import release_leases
 
 MERGE_SECONDS = 0.1
 """Seconds between two rounds of merges of ids: meanwhile a busy node writes some runs more."""
+RETRY_SECONDS = 1.0
+"""Seconds after which a failed round of merges is tried again."""
 CHECKPOINT_SECONDS = 0.5
 """Seconds between two checkpoints of SQLite's write-ahead log."""
 
@@ -83,11 +85,11 @@ class Housekeeping:
         }
 
     async def merge_ids_for_ever(self) -> None:
-        """Merge the runs of ids that this process writes, whenever it has written some, until cancelled."""
+        """Merge the runs of ids that this process finds at its start, or writes, until cancelled."""
         while True:
             await self._log.unmerged.wait()
-            await attempt("ids", merge_ids(self._log))
-            await self._log.clock.sleep(MERGE_SECONDS)
+            merged = await attempt("ids", merge_ids(self._log))
+            await self._log.clock.sleep(MERGE_SECONDS if merged else RETRY_SECONDS)
 
     async def checkpoint_for_ever(self) -> None:
         """Checkpoint SQLite's write-ahead log regularly, outside of the appends, until cancelled."""

@@ -31,6 +31,7 @@ from eventd.runtime.clock import Clock
 from eventd.store.engine.attached import take_attached
 from eventd.store.engine.database import Database
 from eventd.store.engine.head_file import HeadFile, HeadMark
+from eventd.store.ids.runs import has_runs
 
 logger = logging.getLogger("eventd.log")
 
@@ -73,7 +74,8 @@ class EventLog:
         self.tree_origins: dict[int, str] = {}
         """The origin lines of trees by their ids, which are never used again."""
         self.unmerged = asyncio.Event()
-        """Set when this process has written sorted runs of ids, which should be merged with others."""
+        """Set when sorted runs of ids may have to be merged: this process has written some, or found some, or a round
+        of merges has failed."""
         self.count_blocks: Callable[[Sequence[Block]], None] | None = None
         """Called with the blocks that each commit of this process has appended, once they are committed."""
         self.epoch_begun: Callable[[], None] | None = None
@@ -93,7 +95,10 @@ class EventLog:
         found = await database.write(recover, mark)
         if found.reason:
             logger.warning("epoch renewed", extra={"reason": found.reason, "epoch": found.head.epoch})
-        return cls(database, clock, found, acknowledged, timed)
+        log = cls(database, clock, found, acknowledged, timed)
+        if await database.read(has_runs):  # an earlier process may have left a merge unfinished
+            log.unmerged.set()
+        return log
 
     @property
     def chance(self) -> Chance:

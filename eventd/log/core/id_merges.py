@@ -33,8 +33,16 @@ class EndMerge(ChangeUnit[None]):
 
 
 async def merge_ids(log: EventLog) -> None:
-    """Merge until no merge is due."""
+    """Merge until no merge is due, and delete what is forgotten. After an error, `log.unmerged` is still set."""
     log.unmerged.clear()
+    try:
+        await _merge_all(log)
+    except BaseException:
+        log.unmerged.set()
+        raise
+
+
+async def _merge_all(log: EventLog) -> None:
     while (step := await log.submit(MergeIds())).worked:
         if step.complete is not None:
             made = IdFilter.sized(step.complete.entries)

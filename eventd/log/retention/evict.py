@@ -26,7 +26,7 @@ from eventd.log.retention.gone_ids import Expiries, adjoining, delete_gone, mark
 from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch
-from eventd.store.ids.merging import delete_dead
+from eventd.store.ids.merging import delete_forgotten
 from eventd.store.ids.ranges import end_span, note_gone
 from federation.event import expiry_micros, is_alive, read_outlines
 
@@ -282,9 +282,10 @@ def delete_old_rows(
     )
     # a row of these has the ids of a block
     spans = _trim(conn, "gone_ids", "topic_id, first", "gone_at", now - limits.ids, max(1, chunk // 100))
-    if spans:
-        delete_dead(conn)
-    trimmed = spans + sum(_trim(conn, table, key, column, now - age, chunk) for table, key, column, age in ages)
+    forgotten = delete_forgotten(conn)
+    trimmed = (
+        spans + forgotten + sum(_trim(conn, table, key, column, now - age, chunk) for table, key, column, age in ages)
+    )
     return trimmed + delete_some_dead_letters(conn, "parked_at < ?", (now - limits.dead_letters,), chunk)
 
 

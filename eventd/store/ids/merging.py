@@ -39,8 +39,8 @@ FIRST_LEVEL = 4096
 """Number of entries from which on a run is of the second level."""
 STEP_LINES = 4096
 """Entries that a step moves, approximately: a writer waits for it for a few milliseconds."""
-DEAD_CHUNKS = 256
-"""Chunks that a step deletes of a run that nothing needs any more."""
+FORGOTTEN_CHUNKS = 256
+"""Chunks that a step deletes of a run of which no id is known any more."""
 FILTER_CHUNKS = 64
 """Chunks whose ids are added to a new filter in one read."""
 
@@ -74,7 +74,7 @@ def merge_some(conn: Connection) -> MergeStep:
     sources = [run for run in held if run.into is not None]
     if sources:
         return _move_some(conn, held, [run for run in sources if run.into == sources[0].into])
-    if delete_dead(conn, held):
+    if delete_forgotten(conn, held):
         return MergeStep(worked=True)
     for topic_id, runs in _by_topic(held):
         by_level: defaultdict[int, list[IdRun]] = defaultdict(list)
@@ -97,23 +97,24 @@ def _by_topic(held: Sequence[IdRun]) -> Iterator[tuple[int, list[IdRun]]]:
     yield from by_topic.items()
 
 
-def delete_dead(conn: Connection, held: Sequence[IdRun] | None = None) -> bool:
-    """Delete some of a run of which no entry counts any more; return whether there is one.
+def delete_forgotten(conn: Connection, held: Sequence[IdRun] | None = None) -> int:
+    """Delete some of a run of which no entry counts any more; return how many rows, 0: there is none.
 
-    `held`: all runs, if none is being merged. The head must be locked.
+    `held`: all runs. A run that is being merged is left to its merge, which drops such entries. The head must be
+    locked.
     """
     held = read_all_runs(conn) if held is None else held
-    if any(run.into is not None for run in held):
-        return False
+    merged = {run.into for run in held}
     for topic_id, runs in _by_topic(held):
         lowest = lowest_known(conn, topic_id)
         for run in runs:
-            if lowest is None or run.last < lowest:
-                if delete_chunks(conn, run.id, DEAD_CHUNKS) < DEAD_CHUNKS:
+            if run.into is None and run.id not in merged and (lowest is None or run.last < lowest):
+                deleted = delete_chunks(conn, run.id, FORGOTTEN_CHUNKS)
+                if deleted < FORGOTTEN_CHUNKS:
                     drop_runs(conn, [run.id])
                     kept.forget([run.mark])
-                return True
-    return False
+                return deleted + 1
+    return 0
 
 
 def _move_some(conn: Connection, held: Sequence[IdRun], sources: Sequence[IdRun]) -> MergeStep:

@@ -48,6 +48,11 @@ def read_all_runs(conn: Connection) -> list[IdRun]:
     return [IdRun(*row) for row in fetch(conn, f"SELECT {_COLUMNS} FROM id_runs ORDER BY id")]
 
 
+def has_runs(conn: Connection) -> bool:
+    """Return whether any topic has a run."""
+    return bool(fetch(conn, "SELECT 1 FROM id_runs LIMIT 1"))
+
+
 def create_run(conn: Connection, topic_id: int, *, entries: int, last: int) -> IdRun:
     """Insert the row of a new run, which has no chunks yet; `last` is the highest position of its entries."""
     mark = chance_of(conn).token(16)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from eventd.log.core import id_merges
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.freed_ids import find_records, free_id, give_back_id
 from eventd.log.core.head import lock_head
@@ -344,3 +345,65 @@ async def test_nothing_is_kept_of_runs_that_were_undone_or_that_another_process_
     assert covers.kept._bytes == 0
     await writes.close()
     await merges.close()
+
+
+async def test_a_process_continues_the_merges_that_an_earlier_one_left(
+    tmp_path: Path, template: Path, small: list[bool]
+) -> None:
+    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    assert not side.log.unmerged.is_set(), "it has no runs"
+    small[0] = True
+    for start in range(0, 40, 10):
+        await side.do(Append([draft(each) for each in PLAIN[start : start + 10]]))
+    await side.do(Merge(1))
+    await side.do(Reopen())
+    assert side.log.unmerged.is_set()
+    await side.do(Merge(ALL))
+    assert not side.log.unmerged.is_set()
+    await side.close()
+
+
+async def test_a_failed_round_of_merges_is_due_again(
+    tmp_path: Path, template: Path, small: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    small[0] = True
+    for start in range(0, 40, 10):
+        await side.do(Append([draft(each) for each in PLAIN[start : start + 10]]))
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(id_merges, "merge_some", fail)
+        with pytest.raises(OSError, match="no space"):
+            await merge_ids(side.log)
+    assert side.log.unmerged.is_set()
+    await side.do(Merge(ALL))
+    assert len(await side.database.read(runs.read_all_runs)) == 1
+    await side.close()
+
+
+async def test_retention_deletes_all_of_the_runs_whose_ids_are_forgotten(
+    tmp_path: Path, template: Path, small: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "FORGOTTEN_CHUNKS", 2)
+    clock = ManualClock()
+    side = Side(tmp_path / "with-runs.db", clock, has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    small[0] = True
+    for start in range(0, 200, 20):
+        await side.do(Append([draft(each) for each in PLAIN[start : start + 20]]))
+    while (await side.database.write(evict, side.topic, EvictionLimits(0, keep_undelivered=False), now=NOW)).more:
+        pass
+    clock.advance(25 * 3600)
+    while await side.database.write(delete_old_rows, BOOKS, now=clock.now()):
+        pass
+    assert await side.database.read(runs.read_all_runs) == []
+    assert await side.database.read(fetch, "SELECT * FROM id_chunks") == []
+    await side.close()
