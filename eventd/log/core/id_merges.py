@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.core.eventlog import EventLog
 from eventd.store.ids.filters import IdFilter
 from eventd.store.ids.merging import MergeStep, end_merge, extend_filter, merge_some
 from eventd.store.ids.runs import IdRun
+
+FILTER_READS = 4
+"""Reads of entries for a filter between two steps of merges: under load, a step waits for its turn."""
 
 
 class MergeIds(ChangeUnit[MergeStep]):
@@ -15,8 +22,11 @@ class MergeIds(ChangeUnit[MergeStep]):
     turn = Turn.BACKGROUND
     weight = 1000  # a transaction of its own
 
+    def __init__(self, in_making: Collection[int] = ()) -> None:
+        self._in_making = in_making
+
     def make(self, tx: Transaction) -> MergeStep:
-        return merge_some(tx.conn)
+        return merge_some(tx.conn, self._in_making)
 
 
 class EndMerge(ChangeUnit[None]):
@@ -42,11 +52,31 @@ async def merge_ids(log: EventLog) -> None:
         raise
 
 
+@dataclass(slots=True)
+class _FilterInMaking:
+    """A filter of a complete run, which has the ids of the chunks up to `after`."""
+
+    run: IdRun
+    made: IdFilter
+    after: bytes = b""
+
+
 async def _merge_all(log: EventLog) -> None:
-    while (step := await log.submit(MergeIds())).worked:
-        if step.complete is not None:
-            made = IdFilter.sized(step.complete.entries)
-            after: bytes | None = b""
-            while after is not None:
-                after = await log.database.read(extend_filter, step.complete, made, after)
-            await log.submit(EndMerge(step.complete, made))
+    in_making: deque[_FilterInMaking] = deque()
+    worked = True
+    while worked or in_making:
+        if worked or log.unmerged.is_set():  # runs are written while a large filter is made
+            log.unmerged.clear()
+            step = await log.submit(MergeIds([each.run.id for each in in_making]))
+            worked = step.worked
+            if step.complete is not None:
+                in_making.append(_FilterInMaking(step.complete, IdFilter.sized(step.complete.entries)))
+        for _ in range(FILTER_READS if in_making else 0):
+            first = in_making[0]
+            after = await log.database.read(extend_filter, first.run, first.made, first.after)
+            if after is None:
+                await log.submit(EndMerge(first.run, first.made))
+                in_making.popleft()
+                worked = True
+                break
+            first.after = after

@@ -21,7 +21,7 @@ from eventd.store.engine.statements import (
     insert_numbered,
     listed_in,
 )
-from eventd.store.ids import covers, ranges, runs
+from eventd.store.ids import covers, merging, ranges, runs
 
 IDS: Final = ("topic_id", "event_id", "position")
 """The columns that are set in the row of a new event id; the others are null."""
@@ -55,9 +55,13 @@ def read_ids_of(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str
     return found
 
 
-def _read_entries(conn: Connection, topic_id: int, ids: Sequence[str]) -> dict[str, IdRow]:
-    held = runs.read_runs(conn, topic_id) if ids else []
-    if not held:
+def _read_entries(
+    conn: Connection, topic_id: int, ids: Sequence[str], held: Sequence[runs.IdRun] | None = None
+) -> dict[str, IdRow]:
+    """Return what entries say of the ids. `held`: the topic's runs, if they are read already."""
+    if ids and held is None:
+        held = runs.read_runs(conn, topic_id)
+    if not ids or not held:
         return {}
     if not _are_plain(ids):
         ids = [each for each in ids if _are_plain([each])]
@@ -87,14 +91,16 @@ def store_ids(conn: Connection, topic_id: int, ids: Sequence[str], first: int) -
             raise KeyTaken("an event id is known already")
         insert_numbered(conn, "event_ids", IDS, topic_id, ids, first)
         return False
-    covers.forget_ended(conn, topic_id, [run.mark for run in runs.read_runs(conn, topic_id)])
+    held = runs.read_runs(conn, topic_id)
+    covers.forget_ended(conn, topic_id, [run.mark for run in held])
     listed = f"SELECT 1 FROM event_ids WHERE topic_id = ? AND {listed_in(conn, 'event_id')} LIMIT 1"
     distinct = frozenset(ids)
     if len(distinct) < len(ids) or fetch(conn, listed, (topic_id, msgspec.json.encode(ids).decode())):
         raise KeyTaken("an event id is known already")
-    if _read_entries(conn, topic_id, ids):
+    if _read_entries(conn, topic_id, ids, held):
         raise KeyTaken("an event id is known already")
     for start in range(0, len(ids), MOST_ENTRIES):
+        merging.merge_overdue(conn, runs.read_runs(conn, topic_id) if start else held)
         some = ids[start : start + MOST_ENTRIES]
         run = runs.create_run(conn, topic_id, entries=len(some), last=first + start + len(some) - 1)
         runs.add_chunk(conn, run.id, sorted([f"{each} {at}" for at, each in enumerate(some, first + start)]))

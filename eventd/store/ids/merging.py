@@ -8,8 +8,8 @@ which is made outside of the writer's transactions.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -35,6 +35,8 @@ from eventd.store.ids.runs import (
 
 FACTOR = 8
 """How many runs of a level are merged."""
+MOST_RUNS = 3 * FACTOR
+"""Number of runs of a level of a topic above which each new run is preceded by a step of their merge."""
 FIRST_LEVEL = 4096
 """Number of entries from which on a run is of the second level."""
 STEP_LINES = 4096
@@ -62,32 +64,87 @@ def level_of(entries: int) -> int:
     return level
 
 
-def merge_some(conn: Connection) -> MergeStep:
-    """Do one step of a merge in the open transaction, or delete some of what no position needs any more.
+class IdMerge(NamedTuple):
+    """Runs of one level of a topic that become one of the next. `target`: the run that gets their entries; None: the
+    merge has not begun. `complete`: it has all of them, and only lacks its filter."""
 
-    The head must be locked.
+    topic_id: int
+    level: int
+    sources: Sequence[IdRun]
+    target: IdRun | None = None
+    complete: bool = False
+
+
+def merge_some(conn: Connection, in_making: Collection[int] = ()) -> MergeStep:
+    """Do one step of the merge of the lowest level in the open transaction, or delete some of what is forgotten.
+
+    `in_making`: complete runs whose filter the caller makes. The head must be locked.
     """
     held = read_all_runs(conn)
     by_topic = dict(_by_topic(held))
     for topic_id in {*noted_topics(conn), *by_topic}:
         forget_ended(conn, topic_id, [run.mark for run in by_topic.get(topic_id, ())])
-    sources = [run for run in held if run.into is not None]
-    if sources:
-        return _move_some(conn, held, [run for run in sources if run.into == sources[0].into])
     if delete_forgotten(conn, held):
         return MergeStep(worked=True)
-    for topic_id, runs in _by_topic(held):
-        by_level: defaultdict[int, list[IdRun]] = defaultdict(list)
-        for run in runs:
-            by_level[level_of(run.entries)].append(run)
-        for _, alike in sorted(by_level.items()):
-            if len(alike) >= FACTOR:
-                some = alike[:FACTOR]
-                new = create_run(conn, topic_id, entries=0, last=max(run.last for run in some))
-                for run in some:
-                    execute(conn, "UPDATE id_runs SET into_run = ? WHERE id = ?", (new.id, run.id))
-                return _move_some(conn, [*held, new], [run._replace(into=new.id) for run in some])
+    merges = find_merges(conn, held)
+    for each in merges:
+        if each.complete and each.target is not None and each.target.id not in in_making:
+            return _end_if_small(conn, each.target, each.sources)
+    for each in merges:
+        if not each.complete:
+            return _do_step(conn, each)
     return MergeStep(worked=False)
+
+
+def merge_overdue(conn: Connection, held: Sequence[IdRun]) -> None:
+    """Do a step of a merge for each level of which a topic has many runs. `held`: its runs. The head must be locked.
+
+    Whoever adds a run does this before. A step moves more entries than a run adds, so runs of a level cannot pile up.
+    """
+    if len(held) <= MOST_RUNS:
+        return
+    merges = find_merges(conn, held)
+    done = {run.id for each in merges if each.complete for run in each.sources}
+    targets = {run.into for run in held}
+    levels = Counter(level_of(run.entries) for run in held if run.id not in done and run.id not in targets)
+    for each in merges:
+        if not each.complete and levels[each.level] > MOST_RUNS:
+            _do_step(conn, each)
+
+
+def find_merges(conn: Connection, held: Sequence[IdRun]) -> list[IdMerge]:
+    """Return the merges that have begun and those that are due, the lowest levels first.
+
+    Each level of a topic has at most one to which a step can be done.
+    """
+    by_id = {run.id: run for run in held}
+    begun: defaultdict[int, list[IdRun]] = defaultdict(list)
+    free: defaultdict[tuple[int, int], list[IdRun]] = defaultdict(list)
+    targets = {run.into for run in held}
+    for run in held:
+        if run.into is not None:
+            begun[run.into].append(run)
+        elif run.id not in targets:
+            free[run.topic_id, level_of(run.entries)].append(run)
+    found: list[IdMerge] = []
+    for into, sources in begun.items():
+        level = level_of(max(run.entries for run in sources))
+        complete = not any(read_first_ids(conn, run.id, 1) for run in sources)
+        found.append(IdMerge(sources[0].topic_id, level, sources, by_id[into], complete))
+    busy = {(each.topic_id, each.level) for each in found if not each.complete}
+    for (topic_id, level), runs in free.items():
+        if len(runs) >= FACTOR and (topic_id, level) not in busy:
+            found.append(IdMerge(topic_id, level, runs[:FACTOR]))
+    return sorted(found, key=lambda each: each.level)
+
+
+def _do_step(conn: Connection, merge: IdMerge) -> MergeStep:
+    if merge.target is not None:
+        return _move_some(conn, merge.target, merge.sources)
+    new = create_run(conn, merge.topic_id, entries=0, last=max(run.last for run in merge.sources))
+    for run in merge.sources:
+        execute(conn, "UPDATE id_runs SET into_run = ? WHERE id = ?", (new.id, run.id))
+    return _move_some(conn, new, [run._replace(into=new.id) for run in merge.sources])
 
 
 def _by_topic(held: Sequence[IdRun]) -> Iterator[tuple[int, list[IdRun]]]:
@@ -117,8 +174,7 @@ def delete_forgotten(conn: Connection, held: Sequence[IdRun] | None = None) -> i
     return 0
 
 
-def _move_some(conn: Connection, held: Sequence[IdRun], sources: Sequence[IdRun]) -> MergeStep:
-    target = next(run for run in held if run.id == sources[0].into)
+def _move_some(conn: Connection, target: IdRun, sources: Sequence[IdRun]) -> MergeStep:
     bound, counts = _next_chunks(conn, sources)
     if not counts:
         return _end_if_small(conn, target, sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -209,6 +210,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         (merging, "CHUNK_LINES", 2),
         (merging, "STEP_LINES", 6),
         (merging, "FACTOR", 2),
+        (merging, "MOST_RUNS", 3),
         (merging, "FIRST_LEVEL", 4),
         (merging, "FILTER_CHUNKS", 1),
     ):
@@ -392,6 +394,7 @@ async def test_retention_deletes_all_of_the_runs_whose_ids_are_forgotten(
     tmp_path: Path, template: Path, small: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "FORGOTTEN_CHUNKS", 2)
+    monkeypatch.setattr(merging, "MOST_RUNS", 99)
     clock = ManualClock()
     side = Side(tmp_path / "with-runs.db", clock, has_runs=True)
     shutil.copy(template, side.path)
@@ -406,4 +409,45 @@ async def test_retention_deletes_all_of_the_runs_whose_ids_are_forgotten(
         pass
     assert await side.database.read(runs.read_all_runs) == []
     assert await side.database.read(fetch, "SELECT * FROM id_chunks") == []
+    await side.close()
+
+
+async def test_runs_do_not_pile_up_where_nothing_merges_them_in_the_background(
+    tmp_path: Path, template: Path, small: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "STEP_LINES", 16)
+    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    small[0] = True
+    most = 0
+    for start in range(0, 480, 3):  # fewer than a step moves, as it is with the sizes that nodes use
+        await side.do(Append([draft(each) for each in PLAIN[start : start + 3]]))
+        held = await side.database.read(runs.read_runs, side.topic)
+        merges = await side.database.read(merging.find_merges, held)
+        waiting = {run.id for each in merges if each.complete for run in each.sources} | {run.into for run in held}
+        levels = Counter(merging.level_of(run.entries) for run in held if run.id not in waiting)
+        most = max(most, *levels.values())
+    assert most <= merging.MOST_RUNS + 2, "one for the new run, and one for that of a merge"
+    await side.do(Merge(ALL))
+    assert len(await side.database.read(known.read_ids_of, side.topic, PLAIN)) == 480
+    await side.close()
+
+
+async def test_small_runs_are_merged_while_large_ones_are(tmp_path: Path, template: Path, small: list[bool]) -> None:
+    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    small[0] = True
+    for start in range(0, 200, 100):
+        await side.do(Append([draft(each) for each in PLAIN[start : start + 100]]))
+    await side.do(Merge(2))
+    large = [run for run in await side.database.read(runs.read_all_runs) if run.into is not None]
+    assert len(large) == 2
+    for start in (200, 203):
+        await side.do(Append([draft(each) for each in PLAIN[start : start + 3]]))
+    await side.log.submit(MergeIds([run.into for run in large if run.into is not None]))
+    held = await side.database.read(runs.read_all_runs)
+    assert [run for run in held if run.into is not None] == large, "their filter is still being made"
+    assert [run.entries for run in held if run.last == 206] == [6], "the small ones are"
     await side.close()
