@@ -31,7 +31,6 @@ from eventd.runtime.clock import Clock
 from eventd.store.engine.attached import take_attached
 from eventd.store.engine.database import Database
 from eventd.store.engine.head_file import HeadFile, HeadMark
-from eventd.store.ids.runs import has_runs
 
 logger = logging.getLogger("eventd.log")
 
@@ -76,6 +75,8 @@ class EventLog:
         self.unmerged = asyncio.Event()
         """Set when sorted runs of ids may have to be merged: this process has written some, or found some, or a round
         of merges has failed."""
+        if found.has_runs:
+            self.unmerged.set()
         self.count_blocks: Callable[[Sequence[Block]], None] | None = None
         """Called with the blocks that each commit of this process has appended, once they are committed."""
         self.epoch_begun: Callable[[], None] | None = None
@@ -95,10 +96,7 @@ class EventLog:
         found = await database.write(recover, mark)
         if found.reason:
             logger.warning("epoch renewed", extra={"reason": found.reason, "epoch": found.head.epoch})
-        log = cls(database, clock, found, acknowledged, timed)
-        if await database.read(has_runs):  # an earlier process may have left a merge unfinished
-            log.unmerged.set()
-        return log
+        return cls(database, clock, found, acknowledged, timed)
 
     @property
     def chance(self) -> Chance:

@@ -13,6 +13,7 @@ from eventd.log.core.values import Head
 from eventd.store.engine.database import Connection
 from eventd.store.engine.head_file import HeadMark
 from eventd.store.engine.statements import execute, fetch, for_update, notify_head, run_of_system
+from eventd.store.ids.runs import has_runs
 from eventd.store.schema.migrations import new_epoch
 
 _HEAD = "next_position, epoch, incarnation, registry_version, parts_version, topics_version, unsynced"
@@ -80,12 +81,13 @@ def settle_unsynced(conn: Connection) -> Head:
 class Recovery(NamedTuple):
     """The head of a log that is opened, the random name of its database (`instance`), and why a new epoch began.
 
-    `reason` is empty if none began.
+    `reason` is empty if none began. `has_runs`: ids are in sorted runs, of which a merge may have been left unfinished.
     """
 
     head: Head
     instance: str
     reason: str
+    has_runs: bool = False
 
 
 def read_instance(conn: Connection) -> str:
@@ -116,7 +118,7 @@ def recover(conn: Connection, acknowledged: HeadMark | None) -> Recovery:
         renew_epoch(conn)
         mark_unsynced(conn, "")
         head = read_head(conn)
-    return Recovery(head, instance, reason)
+    return Recovery(head, instance, reason, has_runs(conn))
 
 
 def may_lack_commits(unsynced: str, run: str) -> bool:
