@@ -26,11 +26,17 @@ def upgrade() -> None:
         sa.Column("into_run", sa.BigInteger()),
         sa.Column("mark", sa.LargeBinary(), nullable=False),
         sa.Column("has_filter", sa.SmallInteger(), nullable=False, server_default=sa.text("0")),
-        sa.Column("filter", sa.LargeBinary()),
         sa.PrimaryKeyConstraint("id"),
         sqlite_autoincrement=True,
     )
     op.create_index("id_runs_topic", "id_runs", ["topic_id"])
+    op.create_table(
+        "id_filters",
+        sa.Column("run", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("part", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("run", "part"),
+    )
     op.create_table(
         "id_chunks",
         sa.Column("run", sa.BigInteger(), autoincrement=False, nullable=False),

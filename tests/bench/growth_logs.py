@@ -23,7 +23,7 @@ from eventd.resources.group_configuration import topic_of
 from eventd.runtime.clock import SystemClock
 from eventd.store.engine.database import Connection, Database
 from eventd.store.ids.filters import IdFilter
-from eventd.store.ids.merging import end_merge, extend_filter, merge_some
+from eventd.store.ids.merging import end_merge, extend_filter, filter_parts, merge_some, store_filter_part
 from eventd.store.rows.links import StoredMark, write_mark
 from eventd.store.schema.migrations import upgrade
 from federation.event import Event, encode, from_micros, normalise
@@ -171,6 +171,8 @@ def _merge(database: Database) -> None:
             after: bytes | None = b""
             while after is not None:
                 after = database.read_now(extend_filter, step.complete, made, after)
+            for part, data in enumerate(filter_parts(made)):
+                database.write_now(store_filter_part, step.complete, part, data)
             database.write_now(end_merge, step.complete, made)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from eventd.log.core.commit import ChangeUnit, Transaction, Turn
 from eventd.log.core.eventlog import EventLog
 from eventd.store.ids.filters import IdFilter
-from eventd.store.ids.merging import MergeStep, end_merge, extend_filter, merge_some
+from eventd.store.ids.merging import MergeStep, end_merge, extend_filter, filter_parts, merge_some, store_filter_part
 from eventd.store.ids.runs import IdRun
 
 FILTER_READS = 4
@@ -29,8 +29,23 @@ class MergeIds(ChangeUnit[MergeStep]):
         return merge_some(tx.conn, self._in_making)
 
 
+class StoreFilterPart(ChangeUnit[None]):
+    """Stores a part of the filter of a run that has all its entries."""
+
+    turn = Turn.BACKGROUND
+    weight = 1000  # a transaction of its own
+
+    def __init__(self, run: IdRun, part: int, data: bytes) -> None:
+        self._run = run
+        self._part = part
+        self._data = data
+
+    def make(self, tx: Transaction) -> None:
+        store_filter_part(tx.conn, self._run, self._part, self._data)
+
+
 class EndMerge(ChangeUnit[None]):
-    """Stores the filter of a run that has all its entries."""
+    """Replaces runs by the one that has all their entries, and its filter."""
 
     turn = Turn.BACKGROUND
 
@@ -75,6 +90,8 @@ async def _merge_all(log: EventLog) -> None:
             first = in_making[0]
             after = await log.database.read(extend_filter, first.run, first.made, first.after)
             if after is None:
+                for part, data in enumerate(filter_parts(first.made)):
+                    await log.submit(StoreFilterPart(first.run, part, data))
                 await log.submit(EndMerge(first.run, first.made))
                 in_making.popleft()
                 worked = True

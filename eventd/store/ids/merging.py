@@ -14,7 +14,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import execute
+from eventd.store.engine.statements import execute, fetch, insert_row
 from eventd.store.ids.covers import forget_ended, kept, noted_topics
 from eventd.store.ids.filters import IdFilter
 from eventd.store.ids.ranges import lowest_known
@@ -43,6 +43,8 @@ STEP_LINES = 4096
 """Entries that a step moves, approximately: a writer waits for it for a few milliseconds."""
 FORGOTTEN_CHUNKS = 256
 """Chunks that a step deletes of a run of which no id is known any more."""
+PART_BYTES = 1 << 20
+"""Bytes of a filter that one transaction stores."""
 FILTER_CHUNKS = 64
 """Chunks whose ids are added to a new filter in one read."""
 
@@ -246,15 +248,31 @@ def extend_filter(conn: Connection, run: IdRun, made: IdFilter, after: bytes) ->
     return chunks[-1][0] if chunks else None
 
 
+def filter_parts(made: IdFilter) -> list[bytes]:
+    """Return the parts in which a filter is stored."""
+    data = made.to_bytes()
+    return [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
+
+
+def store_filter_part(conn: Connection, run: IdRun, part: int, data: bytes) -> None:
+    """Store a part of the filter of a complete run, unless the run is no more.
+
+    Another process, or an earlier one, may have done it before, with the same bytes.
+    """
+    if fetch(conn, "SELECT 1 FROM id_runs WHERE id = ? AND has_filter = 0", (run.id,)):
+        execute(conn, "DELETE FROM id_filters WHERE run = ? AND part = ?", (run.id, part))
+        insert_row(conn, "id_filters", {"run": run.id, "part": part, "data": data})
+
+
 def end_merge(conn: Connection, run: IdRun, made: IdFilter) -> None:
-    """Store the filter of a complete run, and delete what is left of the runs that were merged.
+    """Note that all parts of the filter of a complete run are stored, and delete the rows of the runs that were merged.
 
     The head must be locked. Another process may have done it before.
     """
     sources = [each for each in read_runs(conn, run.topic_id) if each.into == run.id]
     if not sources:
         return
-    execute(conn, "UPDATE id_runs SET filter = ?, has_filter = 1 WHERE id = ?", (made.to_bytes(), run.id))
+    execute(conn, "UPDATE id_runs SET has_filter = 1 WHERE id = ?", (run.id,))
     drop_runs(conn, [each.id for each in sources])
     kept.forget(each.mark for each in sources)
     kept.keep(run.mark, made)

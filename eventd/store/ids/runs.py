@@ -96,6 +96,7 @@ def drop_runs(conn: Connection, runs: Iterable[int]) -> None:
     """Delete runs that have no chunks any more."""
     for run in runs:
         execute(conn, "DELETE FROM id_runs WHERE id = ?", (run,))
+        execute(conn, "DELETE FROM id_filters WHERE run = ?", (run,))
 
 
 # --- where an id may be ---------------------------------------------------------------------------------------------
@@ -106,8 +107,8 @@ def _cover_of(conn: Connection, run: IdRun, ids: int) -> Cover | None:
     if cover is not None or ids <= FEW_IDS:
         return cover
     if run.has_filter:
-        [(data,)] = fetch(conn, "SELECT filter FROM id_runs WHERE id = ?", (run.id,))
-        cover = IdFilter.of_bytes(bytes(data))
+        parts = fetch(conn, "SELECT data FROM id_filters WHERE run = ? ORDER BY part", (run.id,))
+        cover = IdFilter.of_bytes(b"".join(bytes(data) for (data,) in parts))
     elif run.into is None and run.entries <= SET_ENTRIES:
         chunks = read_chunks(conn, run.id, b"", run.entries)
         cover = frozenset(each for _, lines in chunks for each in ids_of(lines))

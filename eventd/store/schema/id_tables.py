@@ -15,11 +15,17 @@ id_runs = sa.Table(
     sa.Column("last", sa.BigInteger, nullable=False),  # the highest position of its entries
     sa.Column("into_run", sa.BigInteger),  # the run that its entries are moved to
     sa.Column("mark", sa.LargeBinary, nullable=False),  # random: processes keep its filter under this name
-    # 1: `filter` is set. SQLite reads megabytes to see whether a column is null.
-    sa.Column("has_filter", sa.SmallInteger, nullable=False, server_default=sa.text("0")),
-    sa.Column("filter", sa.LargeBinary),  # of the ids; null: it has few, or its filter is being made
+    sa.Column("has_filter", sa.SmallInteger, nullable=False, server_default=sa.text("0")),  # 1: all of it is stored
     sa.Index("id_runs_topic", "topic_id"),
     sqlite_autoincrement=True,
+)
+
+id_filters = sa.Table(
+    "id_filters",
+    metadata,
+    sa.Column("run", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("part", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),  # some bytes of the filter of the run's ids
 )
 
 id_chunks = sa.Table(

@@ -201,9 +201,9 @@ CREATE TABLE closed_trees ( topic_id BIGINT NOT NULL, origin TEXT NOT NULL, node
 CREATE INDEX closed_trees_node ON closed_trees (topic_id, node);
 CREATE INDEX history_findings_open ON history_findings (topic_id, node, kind) WHERE confirmed_at IS NULL;
 CREATE TABLE id_runs ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, topic_id BIGINT NOT NULL, entries BIGINT NOT
-    NULL, last BIGINT NOT NULL, into_run BIGINT, mark BLOB NOT NULL, has_filter SMALLINT DEFAULT 0 NOT NULL, filter
-    BLOB );
+    NULL, last BIGINT NOT NULL, into_run BIGINT, mark BLOB NOT NULL, has_filter SMALLINT DEFAULT 0 NOT NULL );
 CREATE INDEX id_runs_topic ON id_runs (topic_id);
+CREATE TABLE id_filters ( run BIGINT NOT NULL, part BIGINT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (run, part) );
 CREATE TABLE id_chunks ( run BIGINT NOT NULL, low BLOB NOT NULL, lines TEXT NOT NULL, PRIMARY KEY (run, low) );
 CREATE TABLE id_ranges ( topic_id BIGINT NOT NULL, first BIGINT NOT NULL, last BIGINT NOT NULL, PRIMARY KEY (topic_id,
     first) ) WITHOUT ROWID;

@@ -12,7 +12,7 @@ from eventd.store.schema.callback_tables import callback_attempts
 from eventd.store.schema.columns import Micros, by_bytes, index_of_some, metadata, serial
 from eventd.store.schema.console_tables import action_answers, actions, bulk_jobs, console_sessions, verifications
 from eventd.store.schema.history_tables import checkpoints, leaf_hints, refuted_events, tiles, trees
-from eventd.store.schema.id_tables import gone_ids, id_chunks, id_ranges, id_runs
+from eventd.store.schema.id_tables import gone_ids, id_chunks, id_filters, id_ranges, id_runs
 from eventd.store.schema.ledger_tables import (
     forgotten,
     id_conflicts,
@@ -47,6 +47,7 @@ __all__ = [
     "history_keys",
     "id_chunks",
     "id_conflicts",
+    "id_filters",
     "id_ranges",
     "id_runs",
     "inbound_batches",

@@ -213,6 +213,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         (merging, "MOST_RUNS", 3),
         (merging, "FIRST_LEVEL", 4),
         (merging, "FILTER_CHUNKS", 1),
+        (merging, "PART_BYTES", 8),
     ):
         monkeypatch.setattr(module, name, value)
     return wanted
@@ -450,4 +451,34 @@ async def test_small_runs_are_merged_while_large_ones_are(tmp_path: Path, templa
     held = await side.database.read(runs.read_all_runs)
     assert [run for run in held if run.into is not None] == large, "their filter is still being made"
     assert [run.entries for run in held if run.last == 206] == [6], "the small ones are"
+    await side.close()
+
+
+async def test_the_filter_of_a_run_is_stored_in_parts_and_is_deleted_with_it(
+    tmp_path: Path, template: Path, small: list[bool]
+) -> None:
+    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    small[0] = True
+
+    async def parts() -> list[Any]:
+        return [
+            row
+            for row in await side.database.read(fetch, "SELECT run, length(data) FROM id_filters ORDER BY run, part")
+        ]
+
+    await side.do(Append([draft(each) for each in PLAIN[:20]]))
+    await side.do(Append([draft(each) for each in PLAIN[20:40]]))
+    await side.do(Merge(ALL))
+    [run] = await side.database.read(runs.read_all_runs)
+    stored = await parts()
+    assert {each for each, _ in stored} == {run.id}
+    assert len(stored) > 1
+    assert all(size <= merging.PART_BYTES for _, size in stored)
+    covers.kept.clear()
+    assert await side.database.read(runs.find_possible, [run], ["nothing"] * 20) == {}
+    assert len(await side.database.read(read_ids_of, side.topic, PLAIN[:40])) == 40
+    await side.database.write(known.delete_runs, [side.topic], 1000)
+    assert await parts() == []
     await side.close()
