@@ -101,7 +101,8 @@ def merge_some(conn: Connection, in_making: Collection[int] = ()) -> MergeStep:
 def merge_overdue(conn: Connection, held: Sequence[IdRun]) -> None:
     """Do a step of a merge for each level of which a topic has many runs. `held`: its runs. The head must be locked.
 
-    Whoever adds a run does this before. A step moves more entries than a run adds, so runs of a level cannot pile up.
+    A transaction that adds a run does this before. A step moves more entries than a run adds, so runs of a level cannot
+    pile up.
     """
     if len(held) <= MOST_RUNS:
         return
