@@ -51,6 +51,7 @@ BOUNDED = {
     "eventd/egress/subscriptions/runner.py::run": "writes down that a run begins",
     "eventd/ingress/reorder_buffer.py::enter": "waits for a change with asyncio.wait",
     "eventd/ingress/questions.py::_run_steps": "answers one part of the question from the database",
+    "eventd/log/core/id_merges.py::_merge_all": "submits a step of a merge, or reads ids for a filter",
     "eventd/node/change_follower.py::follow_changes": "reads the head, or sleeps",
     "eventd/node/node.py::stop": "ends one part of the node",
     "eventd/plugins/run/host.py::_drain": "consumes what the plugin yields, in the plugin's own process",

@@ -84,7 +84,7 @@ def merge_some(conn: Connection, in_making: Collection[int] = ()) -> MergeStep:
     """
     held = read_all_runs(conn)
     by_topic = dict(_by_topic(held))
-    for topic_id in {*noted_topics(conn), *by_topic}:
+    for topic_id in dict.fromkeys([*noted_topics(conn), *by_topic]):
         forget_ended(conn, topic_id, [run.mark for run in by_topic.get(topic_id, ())])
     if delete_forgotten(conn, held):
         return MergeStep(worked=True)
