@@ -81,7 +81,7 @@ def place_new(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_
         results.append(AppendResult([Outcome.NEW] * len(unit), range(position, position + len(unit))))
         position += len(unit)
     ids = units[0].event_ids if len(units) == 1 else [*chain.from_iterable(unit.event_ids for unit in units)]
-    wrote_run = store_ids(conn, topic_id, ids, next_position)
+    wrote_run = store_ids(conn, topic_id, ids, range(next_position, position))
     made = _store(conn, topic_id, units, position=next_position, now=now, ids=position - next_position)
     return Placement([*_with_runs(results, made)], position, made, wrote_run)
 
@@ -94,7 +94,7 @@ def place(conn: Connection, topic_id: int, units: Sequence[Drafts], *, next_posi
     appended = [placing.take(unit, each) for unit, each in zip(units, candidates, strict=True)]
     made = placing.write(conn, now)
     named = _name_owners(conn, topic_id, appended, placing.conflicts, now)
-    return Placement([*_with_runs(named, made)], placing.position, made)
+    return Placement([*_with_runs(named, made)], placing.position, made, placing.wrote_run)
 
 
 def _with_runs(results: Iterable[AppendResult], made: Sequence[Block]) -> Iterator[AppendResult]:
@@ -273,6 +273,7 @@ class _Placer:
         self._replaced: dict[str, int] = {}
         self._back = 0
         self.conflicts: list[IdConflict] = []
+        self.wrote_run = False
 
     def take(self, unit: Drafts, candidates: Sequence[Candidate]) -> AppendResult:
         """Decide and return the outcome and the position of each draft of a unit, in order."""
@@ -313,7 +314,8 @@ class _Placer:
         """Insert the new events and refreshes of all units taken; return their blocks."""
         if not self._units:
             return []
-        bulk_insert(conn, "event_ids", IDS, [(self._topic_id, event_id, at) for event_id, at in self._ids.items()])
+        if self._ids:
+            self.wrote_run = store_ids(conn, self._topic_id, [*self._ids], [*self._ids.values()])
         make_rows(conn, self._topic_id, [*self._moved, *self._replaced])
         execute_many(
             conn,

@@ -289,6 +289,7 @@ def _one_by_one(
         total.blocks += done.blocks
         total.record_bytes = done.record_bytes
         total.must_flush = total.must_flush or done.must_flush
+        total.wrote_run = total.wrote_run or done.wrote_run
     return total
 
 

@@ -80,8 +80,8 @@ def _are_plain(ids: Sequence[str]) -> bool:
     return text.isascii() and text.isprintable() and " " not in text and all(ids)
 
 
-def store_ids(conn: Connection, topic_id: int, ids: Sequence[str], first: int) -> bool:
-    """Store new ids of a group's topic, whose records have consecutive positions from `first` on.
+def store_ids(conn: Connection, topic_id: int, ids: Sequence[str], positions: Sequence[int]) -> bool:
+    """Store new ids of a group's topic, whose records have these positions, in ascending order.
 
     Raises `KeyTaken` if one is known already; the transaction must then be undone. Returns whether a run was written,
     which should be merged with others later. The head must be locked.
@@ -89,7 +89,11 @@ def store_ids(conn: Connection, topic_id: int, ids: Sequence[str], first: int) -
     if not _belong_in_run(conn, topic_id, ids):
         if _read_entries(conn, topic_id, ids):
             raise KeyTaken("an event id is known already")
-        insert_numbered(conn, "event_ids", IDS, topic_id, ids, first)
+        if positions and positions[-1] - positions[0] == len(positions) - 1:
+            insert_numbered(conn, "event_ids", IDS, topic_id, ids, positions[0])
+        else:
+            rows = [(topic_id, each, at) for each, at in zip(ids, positions, strict=True)]
+            bulk_insert(conn, "event_ids", IDS, rows)
         return False
     held = runs.read_runs(conn, topic_id)
     covers.forget_ended(conn, topic_id, [run.mark for run in held])
@@ -101,12 +105,13 @@ def store_ids(conn: Connection, topic_id: int, ids: Sequence[str], first: int) -
         raise KeyTaken("an event id is known already")
     for start in range(0, len(ids), MOST_ENTRIES):
         merging.merge_overdue(conn, runs.read_runs(conn, topic_id) if start else held)
-        some = ids[start : start + MOST_ENTRIES]
-        run = runs.create_run(conn, topic_id, entries=len(some), last=first + start + len(some) - 1)
-        runs.add_chunk(conn, run.id, sorted([f"{each} {at}" for at, each in enumerate(some, first + start)]))
+        some, places = ids[start : start + MOST_ENTRIES], positions[start : start + MOST_ENTRIES]
+        run = runs.create_run(conn, topic_id, entries=len(some), last=places[-1])
+        runs.add_chunk(conn, run.id, sorted([f"{each} {at}" for each, at in zip(some, places, strict=True)]))
         covers.note_mark(conn, topic_id, run.mark)
         covers.kept.keep(run.mark, frozenset(some))
-    ranges.add_span(conn, topic_id, first, first + len(ids) - 1)
+    for first, last in ranges.spans_of(positions):
+        ranges.add_span(conn, topic_id, first, last)
     return True
 
 

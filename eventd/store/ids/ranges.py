@@ -39,6 +39,22 @@ def add_span(conn: Connection, topic_id: int, first: int, last: int) -> None:
     insert_row(conn, "id_ranges", {"topic_id": topic_id, "first": first, "last": last})
 
 
+def spans_of(positions: Sequence[int]) -> Iterator[Span]:
+    """Yield the spans of consecutive positions among some in ascending order."""
+    if not positions:
+        return
+    first = last = positions[0]
+    if positions[-1] - first == len(positions) - 1:
+        yield first, positions[-1]
+        return
+    for each in positions[1:]:
+        if each != last + 1:
+            yield first, last
+            first = each
+        last = each
+    yield first, last
+
+
 def spans_within(conn: Connection, topic_id: int, first: int, last: int) -> list[Span]:
     """Return the parts of a span whose positions have a record and their id in a run, in order."""
     sql = "SELECT first, last FROM id_ranges WHERE topic_id = ? AND first <= ? ORDER BY first DESC"

@@ -148,7 +148,8 @@ class Side:
     async def _abort(self, some: Sequence[Draft]) -> object:
         def work(conn: Connection) -> None:
             head = lock_head(conn)
-            known.store_ids(conn, self.topic, [each.event_id for each in some], head.next_position)
+            ids = [each.event_id for each in some]
+            known.store_ids(conn, self.topic, ids, range(head.next_position, head.next_position + len(ids)))
             raise Undone
 
         try:
@@ -481,4 +482,23 @@ async def test_the_filter_of_a_run_is_stored_in_parts_and_is_deleted_with_it(
     assert len(await side.database.read(read_ids_of, side.topic, PLAIN[:40])) == 40
     await side.database.write(known.delete_runs, [side.topic], 1000)
     assert await parts() == []
+    await side.close()
+
+
+async def test_a_known_event_does_not_send_the_new_ids_of_its_transaction_to_rows(
+    tmp_path: Path, template: Path, small: list[bool]
+) -> None:
+    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    await side.do(Append([draft(PLAIN[3], expires=NOW + HOUR)]))
+    small[0] = True
+    some = [draft(each, expires=NOW + 2 * HOUR) for each in PLAIN[:6]]  # of which the fourth is a refresh
+    side.log.unmerged.clear()
+    outcomes, positions = await side.do(Append(some))  # type: ignore[misc]
+    assert [outcome is Outcome.NEW for outcome in outcomes] == [True, True, True, False, True, True]
+    assert positions == [2, 3, 4, 5, 6, 7]
+    assert await side.database.read(spans_within, side.topic, 1, 100) == [(2, 4), (6, 7)]
+    assert side.log.unmerged.is_set()
+    await side.database.read(side.require_one_place)
     await side.close()
