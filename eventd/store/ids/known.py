@@ -103,6 +103,9 @@ def store_ids(conn: Connection, topic_id: int, ids: Sequence[str], positions: Se
         raise KeyTaken("an event id is known already")
     if _read_entries(conn, topic_id, ids, held):
         raise KeyTaken("an event id is known already")
+    # first: a merge drops entries at positions that are in no span, also those of runs that this loop has just added
+    for first, last in ranges.spans_of(positions):
+        ranges.add_span(conn, topic_id, first, last)
     for start in range(0, len(ids), MOST_ENTRIES):
         merging.merge_overdue(conn, runs.read_runs(conn, topic_id) if start else held)
         some, places = ids[start : start + MOST_ENTRIES], positions[start : start + MOST_ENTRIES]
@@ -110,8 +113,6 @@ def store_ids(conn: Connection, topic_id: int, ids: Sequence[str], positions: Se
         runs.add_chunk(conn, run.id, sorted([f"{each} {at}" for each, at in zip(some, places, strict=True)]))
         covers.note_mark(conn, topic_id, run.mark)
         covers.kept.keep(run.mark, frozenset(some))
-    for first, last in ranges.spans_of(positions):
-        ranges.add_span(conn, topic_id, first, last)
     return True
 
 

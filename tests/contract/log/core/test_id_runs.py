@@ -502,3 +502,16 @@ async def test_a_known_event_does_not_send_the_new_ids_of_its_transaction_to_row
     assert side.log.unmerged.is_set()
     await side.database.read(side.require_one_place)
     await side.close()
+
+
+async def test_a_transaction_that_merges_some_of_its_own_runs_keeps_all_of_its_ids(
+    tmp_path: Path, template: Path, small: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known, "MOST_ENTRIES", 3)
+    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    small[0] = True
+    await side.do(Append([draft(each) for each in PLAIN[:60]]))
+    assert len(await side.database.read(read_ids_of, side.topic, PLAIN[:60])) == 60
+    await side.close()
