@@ -13,7 +13,8 @@ from eventd.store.ids.merging import MergeStep, end_merge, extend_filter, filter
 from eventd.store.ids.runs import IdRun
 
 FILTER_READS = 4
-"""Reads of entries for a filter between two steps of merges: under load, a step waits for its turn."""
+"""Reads of entries between two steps of merges, for each filter that is to be made: under load, a step waits for its
+turn, and filters that wait must not become ever more."""
 
 
 class MergeIds(ChangeUnit[MergeStep]):
@@ -86,7 +87,9 @@ async def _merge_all(log: EventLog) -> None:
             worked = step.worked
             if step.complete is not None:
                 in_making.append(_FilterInMaking(step.complete, IdFilter.sized(step.complete.entries)))
-        for _ in range(FILTER_READS if in_making else 0):
+        reads = FILTER_READS * len(in_making)
+        while in_making and reads > 0:
+            reads -= 1
             first = in_making[0]
             after = await log.database.read(extend_filter, first.run, first.made, first.after)
             if after is None:
@@ -95,5 +98,5 @@ async def _merge_all(log: EventLog) -> None:
                 await log.submit(EndMerge(first.run, first.made))
                 in_making.popleft()
                 worked = True
-                break
-            first.after = after
+            else:
+                first.after = after
