@@ -194,7 +194,7 @@ async def test_an_unexpected_error_does_not_end_the_care_for_connections(
         monkeypatch.setattr(publishing, "find_target", fail_once)
         await delete_group(server)
         assert (await idle.heard())["error"]["code"] == "not_found"
-    assert "care for publishing clients failed; it is tried again" in caplog.messages
+    assert "checking publishing connections failed" in caplog.messages
 
 
 async def test_a_publisher_that_is_cancelled_frees_its_memory(

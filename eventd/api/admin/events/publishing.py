@@ -63,7 +63,7 @@ class PublishConnections:
             connection.end(stopping(), WSCloseCode.GOING_AWAY)
         if self._beating is None or self._beating.done():
             assert self.services.spawn is not None
-            self._beating = self.services.spawn(self._beat_for_ever(), "care for publishing clients")
+            self._beating = self.services.spawn(self._beat_for_ever(), "checks of publishing connections")
         try:
             yield
         finally:
@@ -97,7 +97,7 @@ class PublishConnections:
             except EventdError:
                 continue  # tried again with the next beat
             except Exception:  # without it, no client would be pinged, or learn that its group is deleted
-                logger.exception("care for publishing clients failed; it is tried again")
+                logger.exception("checking publishing connections failed")
 
     async def _end_undeclared(self) -> None:
         """End the connections of groups that are not declared any more."""
