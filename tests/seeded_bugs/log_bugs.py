@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +24,8 @@ from eventd.store.engine.failed_sync import FailedSync
 from eventd.store.engine.fence import require_claim
 from eventd.store.engine.file_guard import FileGuard
 from eventd.store.engine.head_file import HeadMark
-from eventd.store.engine.statements import BEGIN_WRITING, bulk_insert, execute
+from eventd.store.engine.statements import BEGIN_WRITING, execute
+from eventd.store.ids.known import store_ids
 from tests.seeded_bugs.bug import replace_function
 
 
@@ -124,14 +125,13 @@ def wait_for_later_heads(patch: pytest.MonkeyPatch) -> None:
 def forget_ids(patch: pytest.MonkeyPatch) -> None:
     """Take every id for a new one."""
 
-    def insert_anew(conn: Connection, table: str, names: Any, rows: Any) -> None:
-        if table == "event_ids":
-            for row in rows:
-                execute(conn, "DELETE FROM event_ids WHERE topic_id = ? AND event_id = ?", row[:2])
-        bulk_insert(conn, table, names, rows)
+    def store_anew(conn: Connection, topic_id: int, ids: Sequence[str], positions: Sequence[int]) -> bool:
+        for each in ids:
+            execute(conn, "DELETE FROM event_ids WHERE topic_id = ? AND event_id = ?", (topic_id, each))
+        return store_ids(conn, topic_id, ids, positions)
 
     patch.setattr(append, "read_known", lambda *_: {})
-    patch.setattr(append, "bulk_insert", insert_anew)
+    patch.setattr(append, "store_ids", store_anew)
 
 
 def continue_after_rollback(patch: pytest.MonkeyPatch) -> None:
