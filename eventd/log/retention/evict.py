@@ -27,7 +27,7 @@ from eventd.log.retention.prefix import PrefixNotes, remove_prefix
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, execute_many, fetch
 from eventd.store.ids.merging import delete_forgotten
-from eventd.store.ids.ranges import end_span, note_gone
+from eventd.store.ids.ranges import Span, end_span, note_gone, spans_within
 from federation.event import expiry_micros, is_alive, read_outlines
 
 CHUNK = 2 * BLOCK_RECORDS
@@ -197,11 +197,20 @@ def _delete_ids(conn: Connection, topic: TopicRow, going: _Prefix) -> PrefixNote
     """Delete the event ids of these blocks' records, for a deleted topic; return the notes, without losses."""
     removed = 0
     for blocks in adjoining(going.blocks):
-        in_runs = sum(end_span(conn, topic.id, first, last) for first, last in unbroken(blocks))
+        in_runs = sum(end_span(conn, topic.id, first, last) for first, last in _spans_in_runs(conn, topic.id, blocks))
         removed += in_runs
         if in_runs < sum(block.records for block in blocks):
             removed += delete_gone(conn, topic.id, blocks)
     return PrefixNotes(_records(going), ids=removed, undelivered=going.undelivered)
+
+
+def _spans_in_runs(conn: Connection, topic_id: int, blocks: Sequence[Block]) -> Iterator[Span]:
+    """Yield the spans of adjoining blocks; none if no id between the first and the last position is in a run.
+
+    One query shows the latter: blocks of events that came singly may be as many spans.
+    """
+    if spans_within(conn, topic_id, blocks[0].position, blocks[-1].last):
+        yield from unbroken(blocks)
 
 
 def _records(going: _Prefix) -> int:
@@ -218,7 +227,9 @@ def _note_losses(conn: Connection, topic: TopicRow, going: _Prefix, now: int, ex
     for blocks in adjoining(going.blocks):
         expiries = [*map(_expiries_of, blocks)]
         gone = read_gone(blocks, expiries)
-        in_runs = sum(note_gone(conn, topic.id, *part, now) for part in gone.parts(unbroken(blocks)))
+        in_runs = sum(
+            note_gone(conn, topic.id, *part, now) for part in gone.parts(_spans_in_runs(conn, topic.id, blocks))
+        )
         removed += in_runs
         if in_runs < sum(block.records for block in blocks):
             removed += mark_gone(conn, topic.id, gone, now)
