@@ -227,9 +227,9 @@ class WebSocket(asyncio.Protocol):
         self._transport.writelines((_head(kind, len(payload)) + mask, masked(mask, payload)))
 
 
-def client_frame(payload: bytes, mask: bytes) -> bytes:
-    """Return a whole message as one frame of a client; `mask`: four random bytes."""
-    return _head(_BINARY, len(payload)) + mask + bytes(masked(mask, payload))
+def client_frame(payload: bytes, mask: bytes, kind: int = _BINARY) -> bytes:
+    """Return a whole message as one frame of a client; `mask`: four random bytes, `kind`: the opcode of RFC 6455."""
+    return _head(kind, len(payload)) + mask + bytes(masked(mask, payload))
 
 
 def _head(kind: int, size: int) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from eventd.net.web_socket import client_frame
 from eventd.simulation.world.loop import VirtualLoop
 from eventd.simulation.world.machine import API_PORT, Machine
 
@@ -14,7 +15,6 @@ _TEXT: Final = 1
 _PING: Final = 9
 _PONG: Final = 10
 _CLOSE: Final = 8
-_FINAL: Final = 0x80
 _MASK: Final = b"mask"
 """What every frame of this client is masked with."""
 
@@ -70,16 +70,7 @@ class WebSocketClient(asyncio.Protocol):
             self.over.set_result(None)
 
     def _write(self, kind: int, payload: bytes) -> None:
-        size = len(payload)
-        if size < 126:
-            head = bytes([_FINAL | kind, _FINAL | size])
-        elif size < 1 << 16:
-            head = bytes([_FINAL | kind, _FINAL | 126]) + size.to_bytes(2, "big")
-        else:
-            head = bytes([_FINAL | kind, _FINAL | 127]) + size.to_bytes(8, "big")
-        masks = _MASK * (size // len(_MASK) + 1)
-        masked = int.from_bytes(payload, "big") ^ int.from_bytes(masks[:size], "big")
-        self._transport.write(head + _MASK + masked.to_bytes(size, "big"))
+        self._transport.write(client_frame(payload, _MASK, kind))
 
 
 def _frame(data: bytes) -> tuple[int, bytes, bytes] | None:
