@@ -46,7 +46,7 @@ class CoverCache:
                 self._drop(next(iter(self.covers)))
 
     def forget(self, marks: Iterable[bytes]) -> None:
-        """Drop what is kept of runs that are no more."""
+        """Drop what is kept of runs that no longer exist."""
         with self._lock:
             for mark in marks:
                 self._drop(mark)
@@ -78,7 +78,7 @@ def note_mark(conn: Connection, topic_id: int, mark: bytes) -> None:
 
 
 def forget_ended(conn: Connection, topic_id: int, marks: Collection[bytes]) -> None:
-    """Drop what is kept of a topic's runs that are no more, by the marks of those that it has.
+    """Drop what is kept of a topic's runs that no longer exist, by the marks of those that it has.
 
     They were merged by another process, deleted with their topic, or made in a transaction that was undone. The head
     must be locked.

@@ -256,7 +256,7 @@ def filter_parts(made: IdFilter) -> list[bytes]:
 
 
 def store_filter_part(conn: Connection, run: IdRun, part: int, data: bytes) -> None:
-    """Store a part of the filter of a complete run, unless the run is no more.
+    """Store a part of the filter of a complete run, unless the run no longer exists.
 
     Another process, or an earlier one, may have done it before, with the same bytes.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 from eventd.api.admin.events.emitted import drafts_from
 from eventd.api.admin.events.emitted_leaves import show_leaves
-from eventd.api.admin.events.event_columns import PlainEvent
+from eventd.api.admin.events.event_columns import are_plain
 from eventd.api.admin.events.event_texts import are_texts, decode_texts
 from eventd.api.admin.resources.groups import EmitTarget
 from eventd.api.framework.operations import Services
@@ -50,7 +50,7 @@ def _is_heavy(events: list[Any]) -> bool:
 
     Members are those of the payloads of events that are not `PlainEvent`s.
     """
-    if len(events) <= MANY and {*map(type, events)} == {PlainEvent}:  # as usual
+    if len(events) <= MANY and are_plain(events):
         return False
     odd = (event for event in events[:MANY] if isinstance(event, dict))
     payloads = (event.get("payload") for event in odd)

@@ -93,9 +93,14 @@ def read_events(body: bytes | bytearray) -> EmitBody | None:
         return None
 
 
+def are_plain(events: Sequence[Any]) -> bool:
+    """Return whether all of the events, at least one, are decoded as `PlainEvent`s already, as is usual."""
+    return {*map(type, events)} == {PlainEvent}
+
+
 def convert_events(events: Sequence[Any]) -> Sequence[PlainEvent] | None:
     """Convert decoded JSON to `PlainEvent`s; a `PlainEvent` is returned as it is. None if any value does not fit."""
-    if {*map(type, events)} == {PlainEvent}:  # as usual
+    if are_plain(events):
         return events
     try:
         return msgspec.convert(events, list[PlainEvent])

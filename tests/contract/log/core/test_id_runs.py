@@ -229,6 +229,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+async def open_side(tmp_path: Path, template: Path, clock: ManualClock | None = None) -> Side:
+    """Open a log, in a copy of the template, whose ids may be in runs."""
+    side = Side(tmp_path / "with-runs.db", clock or ManualClock(), has_runs=True)
+    shutil.copy(template, side.path)
+    await side.open()
+    return side
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_ids_in_runs_are_known_exactly_as_ids_in_rows_are(
     tmp_path: Path, template: Path, small: list[bool], seed: int
@@ -255,9 +263,7 @@ async def test_ids_in_runs_are_known_exactly_as_ids_in_rows_are(
 async def test_an_id_that_was_freed_and_came_again_has_its_later_position_after_a_merge(
     tmp_path: Path, template: Path, small: list[bool]
 ) -> None:
-    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template)
     small[0] = True
     await side.do(Append([draft("kept"), *(draft(each) for each in PLAIN[:8])]))
     for each in PLAIN[:8]:
@@ -273,9 +279,7 @@ async def test_an_id_that_was_freed_and_came_again_has_its_later_position_after_
 async def test_an_evicted_event_stays_known_beside_a_lost_block_whose_ids_are_in_a_run(
     tmp_path: Path, template: Path, small: list[bool]
 ) -> None:
-    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template)
     small[0] = True
     for some in (PLAIN[:10], PLAIN[10:20], PLAIN[20:30]):
         await side.do(Append([draft(each, expires=NOW + HOUR) for each in some]))
@@ -354,9 +358,7 @@ async def test_nothing_is_kept_of_runs_that_were_undone_or_that_another_process_
 async def test_a_process_continues_the_merges_that_an_earlier_one_left(
     tmp_path: Path, template: Path, small: list[bool]
 ) -> None:
-    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template)
     assert not side.log.unmerged.is_set(), "it has no runs"
     small[0] = True
     for start in range(0, 40, 10):
@@ -372,9 +374,7 @@ async def test_a_process_continues_the_merges_that_an_earlier_one_left(
 async def test_a_failed_round_of_merges_is_due_again(
     tmp_path: Path, template: Path, small: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template)
     small[0] = True
     for start in range(0, 40, 10):
         await side.do(Append([draft(each) for each in PLAIN[start : start + 10]]))
@@ -398,9 +398,7 @@ async def test_retention_deletes_all_of_the_runs_whose_ids_are_forgotten(
     monkeypatch.setattr(merging, "FORGOTTEN_CHUNKS", 2)
     monkeypatch.setattr(merging, "MOST_RUNS", 99)
     clock = ManualClock()
-    side = Side(tmp_path / "with-runs.db", clock, has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template, clock)
     small[0] = True
     for start in range(0, 200, 20):
         await side.do(Append([draft(each) for each in PLAIN[start : start + 20]]))
@@ -418,9 +416,7 @@ async def test_runs_do_not_pile_up_where_nothing_merges_them_in_the_background(
     tmp_path: Path, template: Path, small: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "STEP_LINES", 16)
-    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template)
     small[0] = True
     most = 0
     for start in range(0, 480, 3):  # fewer than a step moves, as it is with the sizes that nodes use
@@ -437,9 +433,7 @@ async def test_runs_do_not_pile_up_where_nothing_merges_them_in_the_background(
 
 
 async def test_small_runs_are_merged_while_large_ones_are(tmp_path: Path, template: Path, small: list[bool]) -> None:
-    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template)
     small[0] = True
     for start in range(0, 200, 100):
         await side.do(Append([draft(each) for each in PLAIN[start : start + 100]]))
@@ -458,9 +452,7 @@ async def test_small_runs_are_merged_while_large_ones_are(tmp_path: Path, templa
 async def test_the_filter_of_a_run_is_stored_in_parts_and_is_deleted_with_it(
     tmp_path: Path, template: Path, small: list[bool]
 ) -> None:
-    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template)
     small[0] = True
 
     async def parts() -> list[Any]:
@@ -488,9 +480,7 @@ async def test_the_filter_of_a_run_is_stored_in_parts_and_is_deleted_with_it(
 async def test_a_known_event_does_not_send_the_new_ids_of_its_transaction_to_rows(
     tmp_path: Path, template: Path, small: list[bool]
 ) -> None:
-    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template)
     await side.do(Append([draft(PLAIN[3], expires=NOW + HOUR)]))
     small[0] = True
     some = [draft(each, expires=NOW + 2 * HOUR) for each in PLAIN[:6]]  # of which the fourth is a refresh
@@ -508,9 +498,7 @@ async def test_a_transaction_that_merges_some_of_its_own_runs_keeps_all_of_its_i
     tmp_path: Path, template: Path, small: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known, "MOST_ENTRIES", 3)
-    side = Side(tmp_path / "with-runs.db", ManualClock(), has_runs=True)
-    shutil.copy(template, side.path)
-    await side.open()
+    side = await open_side(tmp_path, template)
     small[0] = True
     await side.do(Append([draft(each) for each in PLAIN[:60]]))
     assert len(await side.database.read(read_ids_of, side.topic, PLAIN[:60])) == 60
