@@ -24,6 +24,9 @@ from tests.bench.rivals.servers import Server
 BATCH, IN_FLIGHT = 64, 4
 """A publisher has four batches of 64 messages in flight: a window of 256."""
 WINDOW = BATCH * IN_FLIGHT
+STREAM_BATCH, STREAM_IN_FLIGHT = 256, 16
+"""Our own batches on a stream; for the rivals, as many messages unacknowledged."""
+STREAM_WINDOW = STREAM_BATCH * STREAM_IN_FLIGHT
 PATIENCE_SECONDS = 60.0
 Figures = dict[str, float]
 T = TypeVar("T")
@@ -188,9 +191,14 @@ class Rival:
             home.mkdir()
             with ExitStack() as stack:
                 figures = through_client(self._open(stack, home), self._client, stored)
+        home = folder / "stream"
+        home.mkdir()
+        with ExitStack() as stack:
+            figures["stream"], figures["stream_core"] = publish(self._open(stack, home), stored, STREAM_WINDOW)
         with ExitStack() as stack:
             pair = self._open(stack, folder)
-            figures |= publish(pair, stored) | catch_up(pair, len(stored))
+            figures["publish"], figures["core"] = publish(pair, stored, WINDOW)
+            figures |= catch_up(pair, len(stored))
             _require_same(pair.read(len(stored)), stored, "B")
             return figures | one_by_one(pair, bodies[task.events :])
 
@@ -217,8 +225,8 @@ def _body(number: int, pad: str) -> bytes:
     ).encode()
 
 
-def publish(pair: Pair, bodies: Sequence[bytes]) -> Figures:
-    """Measure messages per second that A acknowledges to one client here, and the client's share of a core."""
+def publish(pair: Pair, bodies: Sequence[bytes], window: int) -> tuple[float, float]:
+    """Return messages per second that A acknowledges to one client here, and the client's share of a core."""
     lots = pair.prepare(bodies)
     sent = answered = 0
     gc.collect()
@@ -226,15 +234,14 @@ def publish(pair: Pair, bodies: Sequence[bytes]) -> Figures:
     try:
         stopwatch = Stopwatch()
         for lot in lots:
-            if sent - answered == WINDOW:
+            if sent - answered == window:
                 pair.take_answers(BATCH)
                 answered += BATCH
             count = min(BATCH, len(bodies) - sent)
             pair.send(lot, count)
             sent += count
         pair.take_answers(sent - answered)
-        rate, core = stopwatch.told(len(bodies))
-        return {"publish": rate, "core": core}
+        return stopwatch.told(len(bodies))
     finally:
         gc.enable()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,18 @@ from eventd.bench.running import Benchmark
 from eventd.bench.site import NAMES, BenchPlan, Site
 from eventd.bench.wire import LoadResult
 from eventd.client import Client
-from tests.bench.rivals.contest import BATCH, IN_FLIGHT, WINDOW, Figures, NotMeasured, Stopwatch, Task, run
+from tests.bench.rivals.contest import (
+    BATCH,
+    IN_FLIGHT,
+    STREAM_BATCH,
+    STREAM_IN_FLIGHT,
+    WINDOW,
+    Figures,
+    NotMeasured,
+    Stopwatch,
+    Task,
+    run,
+)
 from tests.bench.rivals.servers import CORES, cpu_of_family, first_line, on_core
 from tests.support.postgres import PostgresMissing, PostgresServer, find_programs
 
@@ -110,27 +122,30 @@ class Own:
         return "our own"
 
     def measure(self, folder: Path, task: Task) -> Figures:
-        """Run one round of three measurements, each with nodes of its own."""
+        """Run one round of four measurements, each with nodes of its own."""
         return self._measure(folder, task, ())
 
     def _measure(self, folder: Path, task: Task, servers: Sequence[PostgresServer]) -> Figures:
         told = {}
-        for bench, events in (
-            (Publish(window=WINDOW), task.events),
-            (Federation(), task.events),
-            (Latency(), task.singles),
+        usual = BenchPlan(events=task.events, size=task.size, batch=BATCH, in_flight=IN_FLIGHT)
+        for name, bench, wanted in (
+            ("publish", Publish(window=WINDOW), usual),
+            ("stream", Ingest(under_way=STREAM_IN_FLIGHT), replace(usual, batch=STREAM_BATCH)),
+            ("federation", Federation(), usual),
+            ("latency", Latency(), replace(usual, events=task.singles)),
         ):
-            wanted = BenchPlan(events=events, size=task.size, batch=BATCH, in_flight=IN_FLIGHT)
-            home = folder / bench.name
+            home = folder / name
             home.mkdir()
             with pinned_site(wanted, bench.nodes, home, servers) as site:
-                told[bench.name] = run(_run(bench, site))
-        catch_up, publish = told["federation"], told["ingest"]
+                told[name] = run(_run(bench, site))
+        catch_up, publish, stream = told["federation"], told["publish"], told["stream"]
         return {
             "publish": publish["rate"],
             "core": publish["busy"],
             "through_client": publish["rate"],
             "client_core": publish["busy"],
+            "stream": stream["rate"],
+            "stream_core": stream["busy"],
             "catch_up": catch_up["rate"],
             "cpu_a": catch_up["sender_cpu_us_per_event"],
             "cpu_b": catch_up["receiver_cpu_us_per_event"],

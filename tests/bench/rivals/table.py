@@ -9,13 +9,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-HIGHER, LOWER = ("catch_up", "publish", "through_client"), ("p50", "p99")
-NAMES = {"catch_up": "catch-up", "p50": "p50", "p99": "p99", "publish": "publish", "through_client": "through client"}
+HIGHER, LOWER = ("catch_up", "publish", "stream", "through_client"), ("p50", "p99")
+NAMES = {
+    "catch_up": "catch-up",
+    "p50": "p50",
+    "p99": "p99",
+    "publish": "publish",
+    "stream": "stream",
+    "through_client": "through client",
+}
 COLOURS = {
     "catch_up": "#1f6feb",
     "p50": "#bf8700",
     "p99": "#cf222e",
     "publish": "#2da44e",
+    "stream": "#0a7a8c",
     "through_client": "#8250df",
 }
 COLUMNS = {
@@ -26,6 +34,8 @@ COLUMNS = {
     "p99": ("p99 ms", 2),
     "publish": ("publish/s", 0),
     "core": ("core", 2),
+    "stream": ("stream/s", 0),
+    "stream_core": ("core", 2),
     "through_client": ("through client/s", 0),
     "client_core": ("core", 2),
     "fsync": ("fsync ms", 2),
