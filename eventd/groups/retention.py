@@ -20,9 +20,17 @@ KEEPS_UP: Final = 1.25
 reach the limits also while clients write as much as the node can take."""
 
 
+STEPS: Final = 16
+"""Steps after which a round turns to the next group: one whose clients write all the time must not hold up others."""
+
+
 def eviction_pace(log: EventLog) -> Pace:
-    """Return the pace at which events are evicted. Steps below a block would cut it, and write the rest again."""
-    return Pace(log, size=CHUNK, least=BLOCK_RECORDS, most=4 * CHUNK)
+    """Return the pace at which events are evicted.
+
+    Steps below a block would cut it, and write the rest again. The largest step is larger than a transaction of
+    clients, after each of which it may have one turn only.
+    """
+    return Pace(log, size=CHUNK, least=BLOCK_RECORDS, most=8 * CHUNK)
 
 
 class EvictionRound:
@@ -46,18 +54,18 @@ class EvictionRound:
         grown = self._log.wakeups.head - self._begun
         return self._removed < KEEPS_UP * grown or self._log.clock.monotonic() >= self._hurries_from
 
-    async def apply(self, group: str) -> Eviction:
-        """Evict the events that exceed the group's retention, in small transactions; return how many, and the floor.
+    async def visit(self, group: str) -> Eviction:
+        """Evict some of the events that exceed the group's retention, in at most `STEPS` small transactions.
 
-        Events that retention keeps for a peer stay. Raises NotFound, unless the group was deleted after the first
-        eviction.
+        Return how many, the floor, and whether the next visit can evict more. Events that retention keeps for a peer
+        stay. Raises NotFound, unless the group was deleted after the first eviction.
         """
         records = upto_seq = 0
-        while True:
+        for _ in range(STEPS):
             try:
                 step = await self._pace.write_step(
                     partial(_evict_some, name=group, now=self._log.clock.now()),
-                    amount=_records_of,
+                    amount=_work_of,
                     is_behind=self.is_behind,
                 )
             except NotFound:
@@ -68,15 +76,28 @@ class EvictionRound:
             records, upto_seq = records + step.records, step.upto_seq
             if not step.more:
                 return Eviction(records, upto_seq, more=False)
+        return Eviction(records, upto_seq, more=True)
 
 
 async def apply_retention(log: EventLog, group: str, pace: Pace, *, patience: float = inf) -> Eviction:
-    """Apply the retention of one group, as a round of its own; see `EvictionRound.apply`."""
-    return await EvictionRound(log, pace, patience=patience).apply(group)
+    """Apply the retention of one group, as a round of its own; return how many events it evicted, and the floor.
+
+    Raises NotFound, unless the group was deleted after the first eviction.
+    """
+    one_round = EvictionRound(log, pace, patience=patience)
+    evicted = await one_round.visit(group)
+    records = evicted.records
+    while evicted.more:
+        try:
+            evicted = await one_round.visit(group)
+        except NotFound:  # the group was deleted meanwhile
+            return Eviction(records, evicted.upto_seq, more=False)
+        records += evicted.records
+    return Eviction(records, evicted.upto_seq, more=False)
 
 
-def _records_of(eviction: Eviction) -> int:
-    return eviction.records
+def _work_of(eviction: Eviction) -> int:
+    return eviction.work
 
 
 def _evict_some(conn: Connection, chunk: int, *, name: str, now: int) -> Eviction:

@@ -7,6 +7,7 @@ waits until another has removed much.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -75,13 +76,27 @@ class Retention:
     async def apply_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
         """Apply retention to all groups, at the start and then at its interval, until cancelled."""
         while True:
-            await attempt("retention", self._apply(groups()))
+            await self._apply(groups())
             await self._log.clock.sleep(self._settings.prune_interval)
 
     async def _apply(self, groups: Iterable[GroupConfig]) -> None:
+        """Apply their retention to all groups, some of each in turn, until none has more to evict."""
         one_round = EvictionRound(self._log, self._evicting)
-        for group in groups:
-            self._metrics.pruned(group.name, await _evict(one_round, group))
+        limited = (group for group in groups if (group.retention.max_events, group.retention.max_age) != (None, None))
+        due = deque(group.name for group in limited)
+        while due:
+            name = due.popleft()
+            await attempt(f"retention of group {name}", self._evict(one_round, name, due))
+
+    async def _evict(self, one_round: EvictionRound, name: str, due: deque[str]) -> None:
+        """Evict some events of a group, which is due again if there may be more."""
+        try:
+            evicted = await one_round.visit(name)
+        except NotFound:  # deleted meanwhile
+            return
+        self._metrics.pruned(name, evicted.records)
+        if evicted.more:
+            due.append(name)
 
     async def delete_rows_for_ever(self) -> None:
         """Delete old rows of all tables, at the start and then at the interval of retention, until cancelled.
@@ -234,16 +249,6 @@ def _rows_of(step: ClearStep | None) -> int:
 def _remove_cleared(conn: Connection, _: int, *, bare: list[str]) -> int:
     remove_cleared(conn, bare)
     return 0  # of pages, not of rows: it says nothing about the size of a step
-
-
-async def _evict(one_round: EvictionRound, group: GroupConfig) -> int:
-    """Apply a group's limits on the number and age of events. Returns the number of evicted events."""
-    if group.retention.max_events is None and group.retention.max_age is None:
-        return 0
-    try:
-        return (await one_round.apply(group.name)).records
-    except NotFound:  # deleted meanwhile
-        return 0
 
 
 def _sweep(conn: Connection, _: int, *, now: int) -> int:

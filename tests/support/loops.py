@@ -49,12 +49,14 @@ BOUNDED = {
     "eventd/egress/loop/consumer.py::_run": "reads its cursor, and then rests or delivers",
     "eventd/egress/loop/collecting.py::collect": "reads on, or waits for a sign with asyncio.wait",
     "eventd/egress/subscriptions/runner.py::run": "writes down that a run begins",
+    "eventd/groups/retention.py::apply_retention": "writes steps of an eviction",
     "eventd/ingress/reorder_buffer.py::enter": "waits for a change with asyncio.wait",
     "eventd/ingress/questions.py::_run_steps": "answers one part of the question from the database",
     "eventd/log/core/id_merges.py::_merge_all": "submits a step of a merge, or reads ids for a filter",
     "eventd/node/change_follower.py::follow_changes": "reads the head, or sleeps",
     "eventd/node/node.py::stop": "ends one part of the node",
     "eventd/plugins/run/host.py::_drain": "consumes what the plugin yields, in the plugin's own process",
+    "eventd/node/retention.py::_apply": "writes steps of an eviction, or has one group less",
     "eventd/node/reconciler.py::apply": "reads what is declared",
 }
 """By file and function: what each iteration of the loop consumes, or why it suspends although no name shows it."""

@@ -8,7 +8,7 @@ signed checkpoint, where the group has a history. Readers behind an evicted pref
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eventd.log.core.blocks import BLOCK_RECORDS, Block, unpack
@@ -33,7 +33,8 @@ from federation.event import expiry_micros, is_alive, read_outlines
 CHUNK = 2 * BLOCK_RECORDS
 """Records of a step, or rows of each table, unless the pace of the work allows more or fewer."""
 CHUNK_BYTES = 4 << 20
-"""Bytes of bodies per transaction: evicted events are read once more, for their digests, and an append waits for it."""
+"""Bytes of bodies for each `CHUNK` records of a step: evicted events are read once more, for their digests, and an
+append waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,15 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """How many events one step evicted, up to which seq, and whether the next step can evict `more`."""
+    """How many events one step evicted, up to which seq, and whether the next step can evict `more`.
+
+    `work`: the number of events, or as many as would have taken as long if these are large: `CHUNK` for `CHUNK_BYTES`.
+    """
 
     records: int
     upto_seq: int
     more: bool
+    work: int = field(default=0, compare=False)
 
 
 def evict(
@@ -90,7 +95,9 @@ def evict(
     removed = remove_prefix(conn, topic, [*going.blocks[:-1], going.whole], upto, noted)
     delete_hints(conn, topic_id, removed.evicted_position)
     delete_refuted(conn, topic_id, removed.evicted_position)
-    return Eviction(upto - topic.evicted_seq, upto, more=target > upto and not going.held)
+    records = upto - topic.evicted_seq
+    work = max(records, sum(block.bytes for block in going.blocks) * CHUNK // CHUNK_BYTES)
+    return Eviction(records, upto, more=target > upto and not going.held, work=work)
 
 
 Window = tuple[int, int]
@@ -140,10 +147,11 @@ def _next_prefix(
     held = read_held_position(conn, topic.id, now)
     going: list[Block] = []
     stored: list[Block] = []
+    most_bytes = CHUNK_BYTES * max(chunk, CHUNK) // CHUNK
     size, room, undelivered, is_held = 0, chunk, False, False
     for block in scan_seqs(conn, topic.id, topic.evicted_seq, min(last, topic.evicted_seq + chunk)):
         records = min(last, block.last_seq) - block.seq + 1
-        if going and (size + block.bytes > CHUNK_BYTES or records > room):
+        if going and (size + block.bytes > most_bytes or records > room):
             break
         part = block.within(0, block.position + min(records, chunk) - 1)
         if part is None:
@@ -275,9 +283,10 @@ class RowRetention:
 def delete_old_rows(
     conn: Connection, limits: RowRetention, *, now: int, steady: int | None = None, chunk: int = CHUNK
 ) -> int:
-    """Delete rows older than the limits, and nonces and idempotency keys that have expired; return their number.
+    """Delete rows older than the limits, and nonces and idempotency keys that have expired.
 
-    Deletes at most `chunk` rows of each table in the open transaction: repeat until 0. `steady` is the present time of
+    Deletes at most `chunk` rows of each table in the open transaction, and returns how many of the one that had most:
+    repeat until 0. `steady` is the present time of
     the steady clock, by which idempotency keys (`write_keys`) expire; None: equal to `now`. Locks the head.
     """
     lock_head(conn)  # an append in another process may just have read one of the ids, and be about to use it again
@@ -293,11 +302,12 @@ def delete_old_rows(
     )
     # a row of these has the ids of a block
     spans = _trim(conn, "gone_ids", "topic_id, first", "gone_at", now - limits.ids, max(1, chunk // 100))
-    forgotten = delete_forgotten(conn)
-    trimmed = (
-        spans + forgotten + sum(_trim(conn, table, key, column, now - age, chunk) for table, key, column, age in ages)
+    return max(
+        spans,
+        delete_forgotten(conn),
+        *(_trim(conn, table, key, column, now - age, chunk) for table, key, column, age in ages),
+        delete_some_dead_letters(conn, "parked_at < ?", (now - limits.dead_letters,), chunk),
     )
-    return trimmed + delete_some_dead_letters(conn, "parked_at < ?", (now - limits.dead_letters,), chunk)
 
 
 def read_unused_selections(conn: Connection, before: int) -> list[tuple[str, int]]:

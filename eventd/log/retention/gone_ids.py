@@ -25,6 +25,8 @@ _NEVER: Final = -(1 << 62)
 """Stands for no expiry, where each event has one of `_TIME_DIGITS`."""
 
 
+_NO_DIGEST: Final = bytes(DIGEST_BYTES)
+"""Stands at positions that are not those of evicted events."""
 _SPAN: Final = 2 * BLOCK_RECORDS
 """Positions of the events that are marked together."""
 
@@ -35,7 +37,8 @@ Expiries = Sequence[int | None] | None
 class GoneEvents(NamedTuple):
     """Evicted events of a topic at positions from `first` to `last`, between which may be others of other topics.
 
-    `digests` and `expiries` have a place for each position; the latter is None if none of the events expires.
+    `digests` and `expiries` have a place for each position, that of `digests` `_NO_DIGEST` where none of the events is;
+    `expiries` is None if none of them expires.
     """
 
     first: int
@@ -43,6 +46,11 @@ class GoneEvents(NamedTuple):
     ids: Sequence[str]
     digests: bytes
     expiries: Expiries
+
+    @property
+    def has_others(self) -> bool:
+        """Return whether positions between the events are not theirs."""
+        return len(self.ids) <= self.last - self.first
 
     def parts(self, spans: Iterable[Span]) -> Iterator[tuple[int, bytes, Expiries]]:
         """Yield the first position, the digests and the expiries of each of these spans of positions."""
@@ -87,7 +95,7 @@ def read_gone(blocks: Sequence[Block], expiries: Sequence[Expiries]) -> GoneEven
     at, taken = blocks[0].position, 0
     for block, each in zip(blocks, expiries, strict=True):
         others, end = block.position - at, taken + DIGEST_BYTES * block.records
-        places += bytes(DIGEST_BYTES * others) + digests[taken:end]
+        places += _NO_DIGEST * others + digests[taken:end]
         times += [*[None] * others, *(each or [None] * block.records)]
         at, taken = block.last + 1, end
     expires = any(each is not None for each in expiries)
@@ -106,12 +114,16 @@ def mark_gone(conn: Connection, topic_id: int, gone: GoneEvents, now: int) -> in
         texts = [f"{_NEVER if time is None else time:{_TIME_DIGITS}}" for time in expiries]
         times = ["".join(texts).encode(), first]
     which, values = _ids_between(conn, topic_id, ids) or (listed_in(conn, "event_id"), [_listed(ids)])
+    digest = f"substr(?, CAST(1 + {DIGEST_BYTES} * (position - ?) AS INTEGER), {DIGEST_BYTES})"
+    values += [first, last]
+    which += " AND position BETWEEN ? AND ?"
+    if gone.has_others:  # ids between the lowest and the highest may belong to records that are not evicted
+        which += f" AND {digest} <> ?"
+        values += [digests, first, _NO_DIGEST]
     return execute(
         conn,
-        f"UPDATE event_ids SET gone_at = ?, expires_at = {expiry},"
-        f" digest = substr(?, CAST(1 + {DIGEST_BYTES} * (position - ?) AS INTEGER), {DIGEST_BYTES})"
-        f" WHERE topic_id = ? AND {which} AND position BETWEEN ? AND ?",
-        (now, *times, digests, first, topic_id, *values, first, last),
+        f"UPDATE event_ids SET gone_at = ?, expires_at = {expiry}, digest = {digest} WHERE topic_id = ? AND {which}",
+        (now, *times, digests, first, topic_id, *values),
     )
 
 
@@ -129,7 +141,7 @@ def delete_gone(conn: Connection, topic_id: int, blocks: Sequence[Block]) -> int
     )
 
 
-def _ids_between(conn: Connection, topic_id: int, ids: Sequence[str]) -> tuple[str, list[str]] | None:
+def _ids_between(conn: Connection, topic_id: int, ids: Sequence[str]) -> tuple[str, list[object]] | None:
     """Return a condition for all ids from the lowest to the highest of these, if there are few others between them.
 
     So it is with ids that nodes make, which rise with time; those of clients need not. Such a range costs half as much
@@ -137,7 +149,8 @@ def _ids_between(conn: Connection, topic_id: int, ids: Sequence[str]) -> tuple[s
     """
     if not compares_bytes(conn):
         return None
-    ends, most = [min(ids), max(ids)], _SPARSE * len(ids)
+    ends: list[object] = [min(ids), max(ids)]
+    most = _SPARSE * len(ids)
     some = "SELECT 1 FROM event_ids WHERE topic_id = ? AND event_id BETWEEN ? AND ? LIMIT ?"
     found = fetch(conn, f"SELECT count(*) FROM ({some}) AS some", (topic_id, *ends, most + 1))[0][0]
     return ("event_id BETWEEN ? AND ?", ends) if found <= most else None

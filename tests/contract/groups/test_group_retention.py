@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from eventd.groups.retention import KEEPS_UP, EvictionRound, apply_retention, eviction_pace
+from eventd.groups.retention import KEEPS_UP, STEPS, EvictionRound, apply_retention, eviction_pace
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.pace import Pace
 from eventd.log.core.topic_row import read_topic
@@ -69,8 +69,24 @@ async def test_a_round_over_many_groups_keeps_up_with_what_is_written_to_all_of_
         await log.append(topics[-1], [draft(f"{name}-{number}") for number in range(6)])
     pace = GrowingPace(log, topics[0], [6] * 20)
     eviction = EvictionRound(log, pace)
-    assert [(await eviction.apply(name)).records for name in names] == [5] * 20
+    assert [(await eviction.visit(name)).records for name in names] == [5] * 20
     assert pace.behind == [False] + [True] * 19
+
+
+async def test_a_group_that_clients_write_to_all_the_time_is_left_after_some_steps(
+    log: EventLog, clock: ManualClock
+) -> None:
+    ledger = GroupLedger(log, clock)
+    await ledger.declare(spec="retention: {maxEvents: 1}")
+    await ledger.publish(*(draft(f"e{number}") for number in range(21)))
+    topic = (await log.database.read(read_topic, "group:g")).id
+    pace = GrowingPace(log, topic, [10] * STEPS)
+    eviction = EvictionRound(log, pace)
+    first = await eviction.visit("g")
+    assert (first.more, len(pace.behind)) == (True, STEPS)
+    last = await eviction.visit("g")
+    assert (last.more, last.upto_seq) == (False, 20 + 10 * STEPS)
+    assert first.records + last.records == last.upto_seq
 
 
 async def test_after_its_patience_a_prune_does_not_rest_any_more(log: EventLog, clock: ManualClock) -> None:

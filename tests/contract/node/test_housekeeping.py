@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from eventd.groups.retention import EvictionRound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.pace import Pace
 from eventd.log.delivery.returned import StoreReturned
 from eventd.log.history.relayed import drop_relayed
-from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.retention.evict import Eviction, EvictionLimits, evict
 from eventd.log.routemaster.subscriptions import PutSubscriber, SubscriptionSettings
 from eventd.log.routemaster.surface_topic import surface_topic_config
 from eventd.log.routemaster.tokens import (
@@ -253,6 +254,29 @@ async def test_a_fault_in_a_chore_is_logged_and_does_not_end_the_node(
         async with pruning(log, settings, []):
             pass
     assert [(record.message, vars(record)["job"]) for record in caplog.records] == [("housekeeping failed", "old rows")]
+
+
+async def test_a_fault_at_one_group_does_not_hold_up_the_others(
+    log: EventLog, settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = GroupLedger(log, ManualClock())
+    for name in ("core", "edge", "west"):
+        await ledger.declare(group=name, spec="retention: {maxEvents: 1}")
+    configs = (await log.database.read(lambda conn: effective(read_resources(conn)))).values()
+    visits: list[str] = []
+
+    async def visit(_: EvictionRound, name: str) -> Eviction:
+        """Fail at one group; the others have more the first time."""
+        visits.append(name)
+        if name == "core":
+            raise ZeroDivisionError
+        return Eviction(1, 1, more=visits.count(name) == 1)
+
+    monkeypatch.setattr(EvictionRound, "visit", visit)
+    with caplog.at_level(logging.ERROR, "eventd.housekeeping"):
+        await Retention(log, settings, Metrics())._apply(configs)
+    assert visits == ["core", "edge", "west", "edge", "west"]
+    assert [vars(record)["job"] for record in caplog.records] == ["retention of group core"]
 
 
 async def test_every_group_is_evicted_while_old_ids_become_due_faster_than_they_are_deleted(

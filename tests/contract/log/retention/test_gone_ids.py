@@ -15,7 +15,7 @@ from eventd.log.retention.gone_ids import GoneEvents, delete_gone, mark_gone
 from eventd.log.topics.deleted_topics import clear_deleted, delete_topic
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
-from eventd.store.engine.statements import fetch
+from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW, draft
 from federation.event import content_digest
 
@@ -85,6 +85,18 @@ async def test_ids_among_many_others_are_marked_one_by_one(log: EventLog, databa
     assert known["a"] == Known("a", 1, NOW, None, bytes(range(16)))
     assert known["z"] == Known("z", 2, NOW, NOW, bytes(range(16, 32)))
     assert [row for row in known.values() if row.gone_at is not None] == [known["a"], known["z"]]
+
+
+async def test_the_id_of_a_lost_event_between_evicted_ones_is_not_marked(log: EventLog, database: Database) -> None:
+    """Sent again, the event would be a conflict: its content is not known any more."""
+    topic = await log.topic("group:g")
+    for each in ("a", "b", "c"):
+        await log.append(topic, [draft(each, expires=NOW + SECOND)])
+    await database.write(execute, "DELETE FROM blocks WHERE position = 2")
+    assert (await database.write(evict, topic, EvictionLimits(max_records=0), now=NOW)).upto_seq == 3
+    known = {row.event_id: row.gone_at for row in await database.read(read_known, topic)}
+    assert known == {"a": NOW, "b": None, "c": NOW}
+    assert await database.read(fetch, "SELECT ids FROM topics") == [(1,)]
 
 
 async def test_an_id_that_has_a_later_record_is_not_marked_and_not_deleted(log: EventLog, database: Database) -> None:
