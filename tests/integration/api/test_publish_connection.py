@@ -15,6 +15,7 @@ from aiohttp import ClientSession, WSServerHandshakeError
 from eventd.api.admin.events import publish_connection, publishing
 from eventd.api.admin.events.publish_connection import PublishConnection
 from eventd.api.admin.events.writer_shares import KEY_EVENTS
+from eventd.api.bodies.bodies import LIGHT_BYTES, BodyReservation
 from eventd.api.keys.configured_keys import parse_keys
 from eventd.api.listener import messages
 from eventd.log.core import writer
@@ -394,6 +395,27 @@ async def test_a_client_that_does_not_read_its_answers_does_not_delay_the_stop(
         await until(lambda: connection._end is not None, "the node to wait for its client")
         connection.end(publish_connection.stopping(), 1001)
         await until(lambda: not server.v0.serving.concurrency.streams.taken, "the connection to end")
+
+
+async def test_large_messages_of_a_client_that_does_not_read_give_way_to_another_key(
+    server: Server, opened: list[PublishConnection]
+) -> None:
+    async with connect_publisher(server) as socket:
+        transport: Any = socket.socket._writer.transport
+        transport.pause_reading()
+        await until(lambda: bool(opened), "the node to serve it")
+        (connection,) = opened
+        connection._stream.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 32 << 10)
+        for seq in range(20):
+            await socket.send(seq, *[event("a" * 100, id="taken")] * 1000)
+        bodies = server.v0.serving.concurrency.bodies
+        await until(lambda: connection._end is not None, "the node to wait for its client")
+        await until(lambda: bodies.held > MIB, "messages to wait")
+        connection._memory.close()  # so that only the messages themselves can give way
+        bodies.most = bodies.held
+        BodyReservation(bodies, b"another").grow_to(LIGHT_BYTES + 1)
+        await until(lambda: not server.v0.serving.concurrency.streams.taken, "the connection to end")
+    assert bodies.held == LIGHT_BYTES + 1
 
 
 async def test_a_message_that_does_not_end_in_time_ends_its_connection(

@@ -115,6 +115,7 @@ class PublishConnection:
         self._room: asyncio.Future[None] | None = None  # of the task that reads: an answer
         self._turn: asyncio.Future[None] | None = None  # of the task that reads: its share of the writer
         self._end: asyncio.Future[None] | None = None  # of the task that answers, while its client does not read
+        self._reading: BodyReservation | None = None  # of the message that is read, and not yet unanswered
         self._answered_at = services.clock.monotonic()
 
     async def run(self) -> None:
@@ -181,6 +182,7 @@ class PublishConnection:
         events = estimate_events(text)
         memory = EVENT_BYTES * events + (len(text) if held is None else 0)
         has_share = False
+        self._reading = held
         try:
             has_share, shortage = await self._wait_for_room(len(text), events, memory)
             if has_share and not self._is_over:
@@ -192,6 +194,7 @@ class PublishConnection:
         finally:
             if has_share:
                 self._shares.give_back(self._memory.key, events)
+            self._reading = None
             self._messages.handled()
             self._messages.release(held)
         if was_idle or self._events_read >= _AT_ONCE:  # the first transaction begins before further messages are read
@@ -303,13 +306,20 @@ class PublishConnection:
         assert self._services.spawn is not None
         reading = self._services.spawn(self._drain(), "a publishing client that reads its answers")
         self._end = asyncio.get_running_loop().create_future()
-        self._memory.allow_giving_way(self._stream.abort)
+        self._allow_giving_way(self._stream.abort)
         if not self._is_over:
             await asyncio.wait({reading, self._end}, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait({reading}, timeout=PARTING_SECONDS)
-        self._memory.allow_giving_way(None)
+        self._allow_giving_way(None)
         if not reading.done():
             self._stream.abort()
+
+    def _allow_giving_way(self, stop: Callable[[], None] | None) -> None:
+        """Let the memory of all messages give way to another key, by a call of `stop`; None: not any more."""
+        self._memory.allow_giving_way(stop)
+        for held in (self._reading, *(entry.held for entry in self._unanswered)):
+            if held is not None:
+                held.stop = stop
 
     async def _drain(self) -> None:
         with suppress(ConnectionError):  # then the task that reads has ended as well

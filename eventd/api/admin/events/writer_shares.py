@@ -53,24 +53,26 @@ class WriterShares:
         self._grant()
 
     def _grant(self) -> None:
-        blocked = 0
-        while blocked < len(self._lines):
+        passed = 0
+        while passed < len(self._lines):
             key, line = next(iter(self._lines.items()))
-            del self._lines[key]
             while line and line[0].future.done():  # its connection has ended
                 line.popleft()
-            blocked += 1
-            if line and self._fits(key, line[0].events):
-                blocked = 0
-                turn = line.popleft()
-                self.held += turn.events
-                self._by_key[key] += turn.events
-                turn.is_granted = True
-                turn.future.set_result(None)
-            if line:
-                self._lines[key] = line
+            if not line:
+                del self._lines[key]
+                continue
+            events = line[0].events
+            if self._by_key[key] + events <= self._key_events:
+                if self.held + events > self._process_events:
+                    return  # it stays first: with smaller messages of others before it, it might wait for ever
+                self._give_share(key, line.popleft())
+                passed = 0
             else:
-                blocked = 0
+                passed += 1
+            self._lines[key] = self._lines.pop(key)
 
-    def _fits(self, key: bytes, events: int) -> bool:
-        return self.held + events <= self._process_events and self._by_key[key] + events <= self._key_events
+    def _give_share(self, key: bytes, turn: WriterTurn) -> None:
+        self.held += turn.events
+        self._by_key[key] += turn.events
+        turn.is_granted = True
+        turn.future.set_result(None)

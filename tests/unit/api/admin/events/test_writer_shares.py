@@ -30,6 +30,23 @@ async def test_keys_take_turns_once_the_process_is_at_its_bound() -> None:
     assert [[turn.is_granted for turn in turns] for turns in waiting.values()] == [[True, True, False]] * 2
 
 
+async def test_a_large_message_is_not_passed_by_small_ones_of_other_keys() -> None:
+    shares = WriterShares(key_events=10, process_events=20)
+    assert [shares.ask(key, 8).is_granted for key in (b"a", b"b")] == [True, True]
+    large = shares.ask(b"c", 8)
+    small = [shares.ask(key, 2) for key in (b"a", b"b", b"a")]
+    assert [turn.is_granted for turn in (large, *small)] == [False] * 4, "2 would fit, but 8 came before"
+    shares.give_back(b"a", 8)
+    assert [turn.is_granted for turn in (large, *small)] == [True, True, True, False]
+
+
+async def test_a_key_at_its_own_bound_does_not_hold_up_others() -> None:
+    shares = WriterShares(key_events=10, process_events=20)
+    assert shares.ask(b"a", 10).is_granted
+    assert not shares.ask(b"a", 10).is_granted
+    assert shares.ask(b"b", 10).is_granted
+
+
 async def test_a_message_whose_connection_has_ended_gets_no_share() -> None:
     shares = WriterShares(key_events=10, process_events=10)
     assert shares.ask(b"a", 10).is_granted
