@@ -134,13 +134,17 @@ def make_rows(conn: Connection, topic_id: int, ids: Collection[str]) -> None:
 
 def read_ids_from(conn: Connection, topic_id: int, prefix: str, limit: int) -> list[str]:
     """Return the first ids in runs that begin with a prefix and have a stored record, in order."""
+    lowest = ranges.lowest_stored(conn, topic_id)
     found: list[str] = []
     for run in runs.read_runs(conn, topic_id):
+        if lowest is None or run.last < lowest:
+            continue
         some: list[str] = []
         for each, position in runs.scan_prefix(conn, run.id, prefix):
             if len(some) == limit:
                 break
-            if ranges.is_stored(conn, topic_id, position):
+            # Most entries whose record is removed are before the lowest: no query is needed for them.
+            if position >= lowest and ranges.is_stored(conn, topic_id, position):
                 some.append(each)
         found += some
     return sorted(found)[:limit]
@@ -149,7 +153,8 @@ def read_ids_from(conn: Connection, topic_id: int, prefix: str, limit: int) -> l
 def delete_runs(conn: Connection, topic_ids: Sequence[int], room: int) -> int:
     """Delete about `room` rows of the runs of deleted topics; return their number."""
     deleted = 0
-    for run, mark in fetch_in(conn, "SELECT id, mark FROM id_runs WHERE topic_id {in}", (), topic_ids):
+    sql = "SELECT id, mark FROM id_runs WHERE topic_id {in} ORDER BY id"  # a run before the one that it is merged into
+    for run, mark in fetch_in(conn, sql, (), topic_ids):
         if deleted >= room:
             break
         went = runs.delete_chunks(conn, run, room - deleted)

@@ -78,7 +78,8 @@ class IdMerge(NamedTuple):
 
 
 def merge_some(conn: Connection, in_making: Collection[int] = ()) -> MergeStep:
-    """Do one step of the merge of the lowest level in the open transaction, or delete some of what is forgotten.
+    """Do one step of the merge of the lowest level in the open transaction; if none is due, delete some of what is
+    forgotten.
 
     `in_making`: complete runs whose filter the caller makes. The head must be locked.
     """
@@ -86,8 +87,6 @@ def merge_some(conn: Connection, in_making: Collection[int] = ()) -> MergeStep:
     by_topic = dict(_by_topic(held))
     for topic_id in dict.fromkeys([*noted_topics(conn), *by_topic]):
         forget_ended(conn, topic_id, [run.mark for run in by_topic.get(topic_id, ())])
-    if delete_forgotten(conn, held):
-        return MergeStep(worked=True)
     merges = find_merges(conn, held)
     for each in merges:
         if each.complete and each.target is not None and each.target.id not in in_making:
@@ -95,7 +94,7 @@ def merge_some(conn: Connection, in_making: Collection[int] = ()) -> MergeStep:
     for each in merges:
         if not each.complete:
             return _do_step(conn, each)
-    return MergeStep(worked=False)
+    return MergeStep(worked=delete_forgotten(conn, held) > 0)
 
 
 def merge_overdue(conn: Connection, held: Sequence[IdRun]) -> None:

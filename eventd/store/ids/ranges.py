@@ -177,6 +177,12 @@ def end_entry(conn: Connection, topic_id: int, position: int) -> None:
                     _insert_gone(conn, topic_id, start, end, gone_at, digests, expiries, first)
 
 
+def lowest_stored(conn: Connection, topic_id: int) -> int | None:
+    """Return the first position that has a record and its id in a run; None: there is none."""
+    found = fetch(conn, "SELECT min(first) FROM id_ranges WHERE topic_id = ?", (topic_id,))
+    return None if found[0][0] is None else int(found[0][0])
+
+
 def lowest_known(conn: Connection, topic_id: int) -> int | None:
     """Return the first position whose entry counts; None if none does."""
     firsts: Iterable[int | None] = (
