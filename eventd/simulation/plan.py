@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from eventd.errors import Invalid
-from eventd.simulation.faults.fault import OF_PATHS, USUAL, Fault, FaultKind, draw_faults
+from eventd.simulation.faults.fault import OF_PATHS, RATES, USUAL, Fault, FaultKind, draw_faults
 from eventd.simulation.load.kinds import KINDS, draw_load
 from eventd.simulation.load.step import LoadStep
 from eventd.simulation.world.streams import ChanceStreams
-from eventd.simulation.world.topology import Topology, client_of, draw_topology, with_v1
+from eventd.simulation.world.topology import SHAPE_WEIGHTS, Topology, client_of, draw_topology, with_v1
 
-RESTORABLE: Final = ("emit", "write", "follow", "queue")
+RESTORABLE: Final = ("emit", "publishing", "write", "follow", "queue")
 """The kinds of load whose checks know what a restore may take: a run with restores has no others. A run with v1 has no
 restore: by v1 a sender does not learn that its peer was restored."""
-LENGTHS: Final = (6.0, 12.0, 30.0)
-"""The lengths of loads, in seconds."""
+
+
+class RunSize(NamedTuple):
+    """How large the runs of a share of all seeds are. `seconds`: the lengths of their loads, with `weights`.
+
+    `shapes`: those of their topologies, by weight. `kinds`: the share of them that has a kind of load. `faults`: mean
+    numbers of faults, of which one is drawn; `aimed`: faults at narrow windows.
+    """
+
+    share: float
+    seconds: Sequence[float]
+    weights: Sequence[float]
+    shapes: Mapping[str, float] = SHAPE_WEIGHTS
+    kinds: float = 0.5
+    faults: Sequence[float] = RATES
+    aimed: int = 2
+
+
+SMALL: Final = RunSize(0.8, (5.0,), (1,), shapes={"pair": 1}, kinds=0.2, faults=(4.0,), aimed=1)
+"""Most faults need two nodes and a moment: so many small runs find more in the same time than a few large ones."""
+USUAL_SIZE: Final = RunSize(0.19, (6.0, 12.0, 30.0), (5, 3, 1))
+LONG: Final = RunSize(0.01, (60.0,), (1,))
+SIZES: Final = (SMALL, USUAL_SIZE, LONG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +63,22 @@ class SimulationPlan:
         return [f"{first} {len(self.load)} steps of load", *(str(fault) for fault in self.faults)]
 
 
-def draw_plan(seed: int, kinds: Collection[str] = ()) -> SimulationPlan:
+def draw_plan(seed: int, kinds: Collection[str] = (), size: RunSize | None = None) -> SimulationPlan:
     """Return the plan of a seed: the same on every machine.
 
-    With `kinds`, it has these kinds of load, and otherwise only what is `USUAL`: for tests that know what to look for.
+    With `kinds`, it has these kinds of load, and otherwise only what is `USUAL`, in size, too: for tests that know
+    what to look for. `size`: that of the run, if the seed does not draw it.
     """
     streams = ChanceStreams(seed)
-    topology = draw_topology(streams.of("topology"))
+    if size is None:
+        size = USUAL_SIZE if kinds else streams.of("size").choices(SIZES, [each.share for each in SIZES])[0]
+    topology = draw_topology(streams.of("topology"), size.shapes)
     if not kinds:
         topology = with_v1(streams.of("v1"), topology)
-    seconds = streams.of("length").choices(LENGTHS, (5, 3, 1))[0]
-    load = draw_load(streams, topology, seconds, kinds)
-    faults = draw_faults(streams, topology, seconds, USUAL if kinds else FaultKind)
+    seconds = streams.of("length").choices(size.seconds, size.weights)[0]
+    load = draw_load(streams, topology, seconds, kinds, share=size.kinds)
+    among = USUAL if kinds else FaultKind
+    faults = draw_faults(streams, topology, seconds, among, rates=size.faults, aimed=size.aimed)
     if topology.speaks_v1:
         faults = [fault for fault in faults if fault.kind != FaultKind.RESTORE]
     if any(fault.kind == FaultKind.RESTORE for fault in faults):

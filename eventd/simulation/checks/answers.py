@@ -67,7 +67,7 @@ class AnswerReference:
                 known.acknowledged.setdefault(result["id"], asked.answered_at)
             if result["event"] is None:
                 known.absent.setdefault(result["id"], asked.answered_at)
-            elif result["result"] == "new":
+            elif result["result"] == "new" and "seq" in result["event"]:
                 known.seqs[result["id"]] = result["event"]["seq"]
 
     def _may_move(self, event_id: str) -> None:
@@ -160,7 +160,7 @@ class AnswerReference:
                 if asked.host != host or not asked.is_good or self._journal.may_have_lost(asked):
                     continue
                 new = [each for each in asked.answer["results"] if each["result"] == "new"]
-                seqs = [each["event"]["seq"] for each in new if each["event"] is not None]
+                seqs = [each["event"]["seq"] for each in new if each["event"]]
                 before = max((seq for at, seq in done if at < asked.asked_at), default=0)
                 if seqs and min(seqs) <= before:
                     detail = f"seq {min(seqs)} is not above {before}, which was answered before"

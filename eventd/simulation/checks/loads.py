@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from eventd.simulation.checks.callbacks import CallbackReference
 from eventd.simulation.checks.effects import EffectReference
 from eventd.simulation.checks.follows import FollowReference
+from eventd.simulation.checks.publishes import PublishReference
 from eventd.simulation.checks.queues import QueueReference
 from eventd.simulation.checks.routes import RouteReference
 from eventd.simulation.checks.sockets import SocketReference
@@ -36,6 +37,7 @@ REFERENCES: Final[Sequence[type[LoadReference]]] = (
     RouteReference,
     EffectReference,
     CallbackReference,
+    PublishReference,
 )
 """A reference for each kind of load."""
 

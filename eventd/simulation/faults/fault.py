@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -92,7 +92,13 @@ class Fault:
 
 
 def draw_faults(
-    streams: ChanceStreams, topology: Topology, seconds: float, among: Iterable[FaultKind] = FaultKind
+    streams: ChanceStreams,
+    topology: Topology,
+    seconds: float,
+    among: Iterable[FaultKind] = FaultKind,
+    *,
+    rates: Sequence[float] = RATES,
+    aimed: int = 2,
 ) -> list[Fault]:
     """Return the faults of a run of kinds `among` these, each kind and place from a stream of its own, by time.
 
@@ -100,7 +106,7 @@ def draw_faults(
     """
     # A stream for each kind: a new kind leaves the faults of the others where they are.
     kinds = [kind for kind in among if kind not in AIMED and _is_drawn(streams.of(f"kind {kind}"), kind)]
-    rate = streams.of("rate").choice(RATES) / (USUAL_KINDS * len(topology.nodes) * seconds)
+    rate = streams.of("rate").choice(rates) / (USUAL_KINDS * len(topology.nodes) * seconds)
     faults: list[Fault] = []
     for kind in kinds:
         for host in topology.nodes:
@@ -112,7 +118,7 @@ def draw_faults(
             if kind is FaultKind.RESTORE and drawn:
                 drawn = _with_lost_epochs(streams.of(f"lost epoch {host}"), drawn)
             faults += drawn
-    for number in range(2):
+    for number in range(aimed):
         stream = streams.of(f"aimed fault {number}")
         at = stream.uniform(0, seconds * 0.8)
         faults.append(_draw(stream, stream.choice(AIMED), stream.choice(topology.nodes), topology, at))

@@ -49,7 +49,7 @@ class Emits(LoadKind):
                 count = stream.randint(*stream.choices(_SIZES, (5, 4, 1))[0])
                 ids, expires = [f"{host}-{len(known) + number:05}" for number in range(count)], ""
                 known += ids
-            events = [_event(event_id, expires) for event_id in ids]
+            events = [make_event(event_id, expires) for event_id in ids]
             yield LoadStep(round(at, 6), self.name, host, {"events": events, "tries": stream.choice(_TRIES)})
             at += stream.expovariate(1 / mean)
 
@@ -63,8 +63,8 @@ class Emits(LoadKind):
                 return
 
 
-def _event(event_id: str, expires: str) -> dict[str, Any]:
-    # What an event is follows from its id, so that a repeat is the same event.
+def make_event(event_id: str, expires: str = "") -> dict[str, Any]:
+    """Return the event with an id that ends with a number; what it says follows from that, so a repeat is the same."""
     number = int(event_id.rpartition("-")[2])
     event: dict[str, Any] = {"id": event_id, "type": _TYPES[number % len(_TYPES)], "observedAt": OBSERVED}
     event["payload"] = {"text": "x" * (number * 37 % 400)}

@@ -9,6 +9,8 @@ from eventd.simulation.load.callbacks import CallbackLoad
 from eventd.simulation.load.declarations import Declarations
 from eventd.simulation.load.emits import Emits
 from eventd.simulation.load.follows import Follows
+from eventd.simulation.load.publishes import PATH as PUBLISH_PATH
+from eventd.simulation.load.publishes import Publishes
 from eventd.simulation.load.queue_jobs import QueueJobs
 from eventd.simulation.load.routes import Routes
 from eventd.simulation.load.sockets import Sockets
@@ -34,21 +36,24 @@ _OTHERS: Final[Sequence[LoadKind]] = (
     Routes(),
     Subscriptions(),
     CallbackLoad(),
+    Publishes(),
 )
 KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, *_OTHERS)}
 """The kinds of load by their names."""
 SHARES: Final = {Declarations.name: 0.25}
-"""The shares of runs that have a kind, if it is not half of them: with it, less is certain of the order of events."""
+"""The shares of runs that have a kind at most: with it, less is certain of the order of events."""
 
 
 def draw_load(
-    streams: ChanceStreams, topology: Topology, seconds: float, names: Collection[str] = ()
+    streams: ChanceStreams, topology: Topology, seconds: float, names: Collection[str] = (), *, share: float = 0.5
 ) -> list[LoadStep]:
     """Return the load of all clients, each host and kind from a stream of its own, by time.
 
-    About half of the kinds, drawn by the seed, are left out; with `names`, all others are.
+    A `share` of the kinds is drawn by the seed; with `names`, only these are.
     """
-    chosen = names or [name for name in KINDS if streams.of(f"load {name}").random() < SHARES.get(name, 0.5)]
+    chosen = names or [
+        name for name in KINDS if streams.of(f"load {name}").random() < min(share, SHARES.get(name, share))
+    ]
     kinds = [kind for kind in KINDS.values() if kind is ALWAYS or kind.name in chosen]
     steps: list[LoadStep] = []
     for host in topology.nodes:
@@ -113,7 +118,8 @@ def count_units(journal: Journal, steps: Sequence[LoadStep]) -> dict[str, tuple[
 
     A unit of emits is a question; one of another kind is a step that names it. Kinds without units are left out.
     """
-    counts = {ALWAYS.name: (_count(steps, ALWAYS.name), sum(asked.is_good for asked in journal.of(ALWAYS.name)))}
+    emits = [asked for asked in journal.of(ALWAYS.name) if not asked.path.startswith(PUBLISH_PATH)]
+    counts = {ALWAYS.name: (_count(steps, ALWAYS.name), sum(asked.is_good for asked in emits))}
     good = {(asked.host, asked.unit) for asked in journal.asked if asked.unit and asked.is_good}
     for kind in KINDS:
         own = [(step.host, f"{kind} {step.data[UNIT]}") for step in steps if step.kind == kind and UNIT in step.data]

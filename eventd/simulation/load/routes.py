@@ -42,6 +42,7 @@ LISTED: Final = (
 )
 """The topics in the order in which they are listed: those that are copied to before those that they are copied from."""
 _CLASSES: Final = ("fsync", "disk", "memory")
+_NOT_FOUND: Final = 404
 _SETUP: Final = "setup"
 _SETUP_TRIES: Final = 40
 _TRIES: Final = (4, 8)
@@ -81,6 +82,16 @@ class Routes(LoadKind):
 
     async def look(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
         return await _list(world, client)
+
+    async def unrest(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
+        """Say which router has records to copy."""
+        for name in ROUTERS:
+            reply = await client.ask("router state", "GET", f"/v0/routers/{name}")
+            if reply.is_good and reply.document["lag"]:
+                return [f"{client.machine.name}: router {name} has {reply.document['lag']} records to copy"]
+            if not reply.is_good and reply.status != _NOT_FOUND:
+                return [f"{client.machine.name} answers {reply.status}"]
+        return []
 
 
 async def _list(world: SimulatedWorld, client: ApiClient) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,8 @@ SHAPES: Final = {
     "triangle": ("ab", "ba", "bc", "cb", "ca", "ac"),
 }
 """The links of each shape, the names of their two nodes each."""
+SHAPE_WEIGHTS: Final = {"pair": 5, "star": 1, "ring": 1, "triangle": 2}
+"""How often each shape is drawn, by weight."""
 _RELAYS: Final = ("star", "ring")
 """Shapes in which events reach some nodes only through others."""
 V1_SHARE: Final = 0.1
@@ -110,9 +112,9 @@ def peer_document(link: PlannedLink, address: str) -> dict[str, Any]:
     return {"apiVersion": VERSION, "kind": "EventPeer", "metadata": name, "spec": spec}
 
 
-def draw_topology(stream: Stream) -> Topology:
-    """Return a topology, drawn from a stream."""
-    shape = stream.choices(list(SHAPES), (5, 1, 1, 2))[0]
+def draw_topology(stream: Stream, weights: Mapping[str, float] = SHAPE_WEIGHTS) -> Topology:
+    """Return a topology, drawn from a stream, of one of the shapes that have a weight."""
+    shape = stream.choices([*weights], [*weights.values()])[0]
     pairs = SHAPES[shape]
     relay = shape in _RELAYS or stream.random() < 0.3
     nodes = sorted({name for pair in pairs for name in pair})

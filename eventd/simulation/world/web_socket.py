@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -27,11 +28,13 @@ class SocketMessage(NamedTuple):
 
 
 class WebSocketClient(asyncio.Protocol):
-    """One connection. `status` is 0 without an answer to the request; `messages` are what the node has sent since."""
+    """One connection. `status` is 0 without an answer to the request; `messages` are what the node has sent since,
+    unless `on_message` takes them."""
 
     def __init__(self, loop: VirtualLoop, head: bytes) -> None:
         self.status = 0
         self.messages: list[SocketMessage] = []
+        self.on_message: Callable[[SocketMessage], None] = self.messages.append
         self.over: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._head = head
@@ -59,7 +62,7 @@ class WebSocketClient(asyncio.Protocol):
         while (found := _frame(self._received)) is not None:
             kind, payload, self._received = found
             if kind == _TEXT:
-                self.messages.append(SocketMessage(self._loop.time(), msgspec.json.decode(payload)))
+                self.on_message(SocketMessage(self._loop.time(), msgspec.json.decode(payload)))
             elif kind == _PING:
                 self._write(_PONG, payload)
             elif kind == _CLOSE:
@@ -86,9 +89,9 @@ def _frame(data: bytes) -> tuple[int, bytes, bytes] | None:
     return data[0] & 0x0F, data[begin : begin + size], data[begin + size :]
 
 
-async def open_socket(loop: VirtualLoop, machine: Machine) -> WebSocketClient:
-    """Return a WebSocket of the topics API that was asked for. Raises OSError."""
-    head = f"GET /v0/ws HTTP/1.1\r\nHost: {machine.address}:{API_PORT}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+async def open_socket(loop: VirtualLoop, machine: Machine, path: str = "/v0/ws") -> WebSocketClient:
+    """Return a WebSocket that was asked for, that of the topics API unless `path` is another. Raises OSError."""
+    head = f"GET {path} HTTP/1.1\r\nHost: {machine.address}:{API_PORT}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: c2ltdWxhdGVkIHNvY2tldA==\r\n\r\n"
     _, made = await loop.create_connection(lambda: WebSocketClient(loop, head.encode()), machine.address, API_PORT)
     return cast(WebSocketClient, made)

@@ -10,10 +10,10 @@ import pytest
 
 from eventd.errors import Invalid
 from eventd.simulation.faults.fault import LOST_EPOCH_SECONDS, LOST_EPOCHS, Fault, FaultKind
-from eventd.simulation.plan import draw_plan, plan_from_json
+from eventd.simulation.plan import SMALL, USUAL_SIZE, draw_plan, plan_from_json
 from eventd.simulation.world.topology import SHAPES, PlannedLink, Topology
 
-SEEDS = range(60)
+SEEDS = range(300)
 
 
 def test_a_seed_gives_one_plan() -> None:
@@ -51,6 +51,21 @@ def test_the_plans_of_some_seeds_cover_every_shape_and_every_fault() -> None:
     assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)
 
 
+def test_most_runs_are_small_and_a_few_are_long() -> None:
+    """By the shape and the last step; a small run has two nodes and five seconds."""
+    plans = [draw_plan(seed) for seed in range(500)]
+    lasts = [(plan.topology.shape, max((step.at for step in plan.load), default=0.0)) for plan in plans]
+    small = sum(shape == "pair" and at <= 5 for shape, at in lasts) / len(plans)
+    assert 0.75 < small < 0.95
+    assert any(at > 50 for _, at in lasts)
+    assert {shape for shape, at in lasts if at > 5} == set(SHAPES)
+
+
+def test_a_plan_with_named_kinds_of_load_is_never_small() -> None:
+    assert {draw_plan(seed, ["emit"]) == draw_plan(seed, ["emit"], USUAL_SIZE) for seed in range(10)} == {True}
+    assert draw_plan(1, size=SMALL).topology.shape == "pair"
+
+
 def test_every_plan_has_aimed_faults_and_leaves_out_some_kinds() -> None:
     for plan in map(draw_plan, SEEDS):
         kinds = {fault.kind for fault in plan.faults}
@@ -86,7 +101,7 @@ def test_some_restores_take_an_epoch_that_began_after_the_copy() -> None:
         epochs = [each.at for each in faults if (each.kind, each.target) == (FaultKind.EPOCH, restore.target)]
         return restore.amount > LOST_EPOCH_SECONDS[0] and any(restore.at < at <= restore.at + 1 for at in epochs)
 
-    plans = [draw_plan(seed).faults for seed in range(200)]
+    plans = [draw_plan(seed, size=USUAL_SIZE).faults for seed in range(200)]
     restores = [(each, faults) for faults in plans for each in faults if each.kind == FaultKind.RESTORE]
     share = sum(takes_an_epoch(each, faults) for each, faults in restores) / len(restores)
     assert LOST_EPOCHS / 2 < share < LOST_EPOCHS * 1.5
