@@ -10,13 +10,15 @@ from eventd.simulation.faults.adversary import REPLAY, ReplayedRequest
 from eventd.simulation.world.journal import Asked, Journal
 
 _BUSY: Final = 503
+_V1: Final = "/v1/"
+"""The beginning of paths at which a request that is sent again is a retry: v1 has no nonces."""
 
 
 def replay_violations(journal: Journal, begin: float) -> Iterator[Violation]:
     """V17: a changed request, or one that its receiver has answered before, is refused."""
     for asked in journal.of(REPLAY):
         replay: ReplayedRequest = asked.question
-        if replay.mode == "again" and not _is_known(journal, asked, replay):
+        if replay.mode == "again" and (replay.path.startswith(_V1) or not _is_known(journal, asked, replay)):
             continue
         is_silent = not asked.status and _is_up(journal, asked)
         if is_silent or 200 <= asked.status < 400 or (asked.status >= 500 and asked.status != _BUSY):
@@ -39,4 +41,6 @@ def _is_known(journal: Journal, asked: Asked, replay: ReplayedRequest) -> bool:
 def _is_up(journal: Journal, asked: Asked) -> bool:
     """Return whether the node was ready all the time from the question on, and nothing happened to it."""
     own = [(at, what) for at, what, host in journal.changes if host == asked.host and at <= asked.answered_at]
-    return bool(own) and own[-1][1] in ("ready", "thaw") and own[-1][0] <= asked.asked_at
+    states = [what for _, what in own if what not in ("freeze", "thaw")]  # a node that is thawed may be about to stop
+    is_ready = states[-1:] == ["ready"] and own[-1][1] != "freeze"
+    return is_ready and own[-1][0] <= asked.asked_at

@@ -201,7 +201,8 @@ class Machine:
         """Let a frozen process continue."""
         if self.life is not None and self.life.is_frozen:
             self._loop.thaw(self.life)
-            self.on_change("thaw", self)
+            if not self.life.is_dead:
+                self.on_change("thaw", self)
 
     def _migrate(self, url: str, chance: StreamChance, pool: ThreadFactory, boot: str) -> None:
         """Bring the database to the newest schema, as the daemon does before it starts a node."""

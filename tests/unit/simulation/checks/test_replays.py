@@ -34,6 +34,21 @@ def test_a_node_that_is_up_answers() -> None:
     assert [*replay_violations(known, 0.0)] == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_up"),
+    [("ready", True), ("ready freeze", False), ("ready freeze thaw", True), ("ready stop freeze thaw", False)],
+)
+def test_only_a_node_that_is_ready_and_not_frozen_has_to_answer(changes: str, is_up: bool) -> None:
+    known = journal("cut", 0)
+    known.changes += [(1.0 + number, what, "b") for number, what in enumerate(changes.split())]
+    assert bool([*replay_violations(known, 0.0)]) == is_up
+
+
+def test_by_v1_a_request_that_is_sent_again_is_a_retry() -> None:
+    asked = Asked(REPLAY, "b", 5.0, 5.1, 200, ReplayedRequest("again", "/v1/events", 1.0), None)
+    assert [*replay_violations(Journal([asked]), 0.0)] == []
+
+
 @pytest.mark.parametrize(("copied_at", "restored_at"), [(1.5, 3.0), (0.5, 0.9), (0.5, 6.0)])
 def test_a_restore_that_has_not_taken_an_answer_excuses_nothing(copied_at: float, restored_at: float) -> None:
     known = journal("again", 200)
