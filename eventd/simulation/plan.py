@@ -39,7 +39,7 @@ class RunSize(NamedTuple):
 SMALL: Final = RunSize(0.8, (5.0,), (1,), shapes={"pair": 1}, kinds=0.2, faults=(4.0,), aimed=1)
 """Most faults need two nodes and a moment: so many small runs find more in the same time than a few large ones."""
 USUAL_SIZE: Final = RunSize(0.19, (6.0, 12.0, 30.0), (5, 3, 1))
-LONG: Final = RunSize(0.01, (60.0,), (1,))
+LONG: Final = RunSize(0.01, (40.0,), (1,))
 SIZES: Final = (SMALL, USUAL_SIZE, LONG)
 
 

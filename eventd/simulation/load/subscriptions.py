@@ -24,6 +24,10 @@ RUN_LISTING: Final = "run listing"
 """The kind of journal entry of all runs of the subscription, the newest of each event."""
 PART_LISTING: Final = "part listing"
 _PAGE: Final = 500
+_LONG_SECONDS: Final = 30.0
+_MANY: Final = 8
+"""Of how many times as many events a plugin refuses one where the load lasts that long: each takes its retries, for
+which others wait, and all must be done within the time after the faults."""
 
 
 class Subscriptions(LoadKind):
@@ -34,7 +38,8 @@ class Subscriptions(LoadKind):
     def draw(self, stream: Stream, topology: Topology, host: str, seconds: float) -> Iterator[LoadStep]:
         share = stream.choice((0.0, 0.05, 0.2))
         conduct = {"crashes": share, "hangs": stream.choice((0.0, 0.05)), "floods": stream.choice((0.0, 0.05))}
-        data: dict[str, Any] = {UNIT: "setup", "conduct": {**conduct, "refuses": stream.choice((0, 10, 40))}}
+        refuses = stream.choice((0, 10, 40)) * (_MANY if seconds >= _LONG_SECONDS else 1)
+        data: dict[str, Any] = {UNIT: "setup", "conduct": {**conduct, "refuses": refuses}}
         data |= {"window": stream.choice(("0s", "300ms", "2s")), "timeout": stream.choice(("500ms", "3s"))}
         yield LoadStep(round(stream.uniform(0.0, seconds / 2), 6), self.name, host, data)
 
