@@ -13,13 +13,14 @@ import pytest
 from aiohttp import ClientSession, WSServerHandshakeError
 
 from eventd.api.admin.events import publish_connection, publishing
-from eventd.api.admin.events.publish_connection import PublishConnection
+from eventd.api.admin.events.publish_connection import PublishConnection, UnansweredMessage
 from eventd.api.admin.events.writer_shares import KEY_EVENTS
 from eventd.api.bodies.bodies import LIGHT_BYTES, BodyReservation
 from eventd.api.keys.configured_keys import parse_keys
 from eventd.api.listener import messages
 from eventd.log.core import writer
 from eventd.log.core.eventlog import EventLog
+from eventd.log.core.values import AppendResult
 from eventd.testing import until
 from tests.support.publishing import (
     PublishSocket,
@@ -416,6 +417,28 @@ async def test_large_messages_of_a_client_that_does_not_read_give_way_to_another
         BodyReservation(bodies, b"another").grow_to(LIGHT_BYTES + 1)
         await until(lambda: not server.v0.serving.concurrency.streams.taken, "the connection to end")
     assert bodies.held == LIGHT_BYTES + 1
+
+
+async def test_a_large_message_that_comes_while_its_client_does_not_read_gives_way_too(
+    server: Server, opened: list[PublishConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[asyncio.Future[AppendResult]] = []
+
+    async def never(_: PublishConnection, entry: UnansweredMessage) -> None:
+        written.append(entry.done)
+
+    monkeypatch.setattr(PublishConnection, "_write_events", never)
+    bodies = server.v0.serving.concurrency.bodies
+    async with connect_publisher(server) as socket:
+        await until(lambda: bool(opened), "the node to serve it")
+        (connection,) = opened
+        connection._allow_giving_way(connection._stream.abort)
+        await socket.send(1, *[event("a" * 100)] * 1000)
+        await until(lambda: bool(written), "the message to be at the writer")
+        bodies.most = bodies.held
+        BodyReservation(bodies, b"another").grow_to(LIGHT_BYTES + 1)
+        written[0].set_exception(publish_connection.stopping())
+        await until(lambda: not server.v0.serving.concurrency.streams.taken, "the connection to end")
 
 
 async def test_a_message_that_does_not_end_in_time_ends_its_connection(

@@ -116,6 +116,7 @@ class PublishConnection:
         self._turn: asyncio.Future[None] | None = None  # of the task that reads: its share of the writer
         self._end: asyncio.Future[None] | None = None  # of the task that answers, while its client does not read
         self._reading: BodyReservation | None = None  # of the message that is read, and not yet unanswered
+        self._give_way: Callable[[], None] | None = None  # while the client does not read its answers
         self._answered_at = services.clock.monotonic()
 
     async def run(self) -> None:
@@ -183,6 +184,8 @@ class PublishConnection:
         memory = EVENT_BYTES * events + (len(text) if held is None else 0)
         has_share = False
         self._reading = held
+        if held is not None:
+            held.stop = self._give_way
         try:
             has_share, shortage = await self._wait_for_room(len(text), events, memory)
             if has_share and not self._is_over:
@@ -234,6 +237,9 @@ class PublishConnection:
             if turn.is_granted:
                 self._shares.give_back(self._memory.key, events)
             raise
+        finally:
+            if not turn.is_granted:
+                self._shares.withdraw()
         return turn.is_granted
 
     async def _submit(
@@ -316,6 +322,7 @@ class PublishConnection:
 
     def _allow_giving_way(self, stop: Callable[[], None] | None) -> None:
         """Let the memory of all messages give way to another key, by a call of `stop`; None: not any more."""
+        self._give_way = stop
         self._memory.allow_giving_way(stop)
         for held in (self._reading, *(entry.held for entry in self._unanswered)):
             if held is not None:

@@ -52,6 +52,10 @@ class WriterShares:
             del self._by_key[key]
         self._grant()
 
+    def withdraw(self) -> None:
+        """Note that a turn was given up, by its `future`; those behind it may follow."""
+        self._grant()
+
     def _grant(self) -> None:
         passed = 0
         while passed < len(self._lines):

@@ -40,6 +40,15 @@ async def test_a_large_message_is_not_passed_by_small_ones_of_other_keys() -> No
     assert [turn.is_granted for turn in (large, *small)] == [True, True, True, False]
 
 
+async def test_a_turn_that_is_given_up_lets_those_behind_it_follow() -> None:
+    shares = WriterShares(key_events=10, process_events=20)
+    assert [shares.ask(key, 8).is_granted for key in (b"a", b"b")] == [True, True]
+    large, small = shares.ask(b"c", 8), shares.ask(b"d", 2)
+    large.future.set_result(None)
+    shares.withdraw()
+    assert small.is_granted
+
+
 async def test_a_key_at_its_own_bound_does_not_hold_up_others() -> None:
     shares = WriterShares(key_events=10, process_events=20)
     assert shares.ask(b"a", 10).is_granted
