@@ -24,7 +24,7 @@ class RunSize(NamedTuple):
     """How large the runs of a share of all seeds are. `seconds`: the lengths of their loads, with `weights`.
 
     `shapes`: those of their topologies, by weight. `kinds`: the share of them that has a kind of load. `faults`: mean
-    numbers of faults, of which one is drawn; `aimed`: faults at narrow windows.
+    numbers of faults if `USUAL_KINDS` kinds are drawn, one for each run; `aimed`: faults at narrow windows.
     """
 
     share: float

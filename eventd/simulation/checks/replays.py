@@ -11,14 +11,17 @@ from eventd.simulation.world.journal import Asked, Journal
 
 _BUSY: Final = 503
 _V1: Final = "/v1/"
-"""The beginning of paths at which a request that is sent again is a retry: v1 has no nonces."""
+"""The beginning of paths at which some requests of an adversary are retries."""
+_RETRIES: Final = ("again", "to another node")
+"""What is a retry by v1, which has no nonces and names no receiver."""
 
 
 def replay_violations(journal: Journal, begin: float) -> Iterator[Violation]:
     """V17: a changed request, or one that its receiver has answered before, is refused."""
     for asked in journal.of(REPLAY):
         replay: ReplayedRequest = asked.question
-        if replay.mode == "again" and (replay.path.startswith(_V1) or not _is_known(journal, asked, replay)):
+        is_retry = replay.path.startswith(_V1) and replay.mode in _RETRIES
+        if is_retry or (replay.mode == "again" and not _is_known(journal, asked, replay)):
             continue
         is_silent = not asked.status and _is_up(journal, asked)
         if is_silent or 200 <= asked.status < 400 or (asked.status >= 500 and asked.status != _BUSY):

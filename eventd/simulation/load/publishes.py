@@ -18,7 +18,7 @@ from eventd.simulation.world.journal import Asked
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
 from eventd.simulation.world.topology import GROUP, Topology
-from eventd.simulation.world.web_socket import SocketMessage, WebSocketClient, open_socket
+from eventd.simulation.world.web_socket import OPENED, SocketMessage, WebSocketClient, open_socket
 from eventd.simulation.world.world import SimulatedWorld
 
 PATH: Final = f"/api/v1/groups/{GROUP}/publish"
@@ -30,7 +30,6 @@ _SIZES: Final = (1, 3, 20, 100)
 _WEIGHTS: Final = (10, 8, 3, 1)
 """How many events a message has, and how often."""
 _TRIES: Final = (1, 4, 8, 8)
-_OPENED: Final = 101
 
 Events = Sequence[Mapping[str, Any]]
 
@@ -89,7 +88,9 @@ async def _publish(world: SimulatedWorld, client: ApiClient, messages: Sequence[
 
     def take(message: SocketMessage) -> None:
         for answer in message.data.get("answers", ()):
-            _, events = waiting.popleft()
+            seq, events = waiting.popleft()
+            if answer["seq"] != seq:
+                raise ValueError(f"{host} answers message {answer['seq']} before {seq}")
             status = answer.get("status", 200)
             if status >= 500 or status == 429:
                 again.append(events)
@@ -106,7 +107,7 @@ async def _publish(world: SimulatedWorld, client: ApiClient, messages: Sequence[
         while waiting and not made.over.done() and loop.time() < begun + _SECONDS:
             await loop.pause(0.1)
         made.close()
-    status = 0 if made is None or made.status == _OPENED else made.status
+    status = 0 if made is None or made.status == OPENED else made.status
     unanswered = [events for _, events in waiting]
     for events in unanswered:
         note(events, status, None)

@@ -26,8 +26,8 @@ PART_LISTING: Final = "part listing"
 _PAGE: Final = 500
 _LONG_SECONDS: Final = 30.0
 _MANY: Final = 8
-"""Of how many times as many events a plugin refuses one where the load lasts that long: each takes its retries, for
-which others wait, and all must be done within the time after the faults."""
+"""Factor by which a plugin refuses fewer events in loads that long: the retries of each hold up other events, and all
+must end within the time after the faults."""
 
 
 class Subscriptions(LoadKind):

@@ -12,6 +12,8 @@ from eventd.net.web_socket import client_frame
 from eventd.simulation.world.loop import VirtualLoop
 from eventd.simulation.world.machine import API_PORT, Machine
 
+OPENED: Final = 101
+"""The status of the answer that opens a connection."""
 _TEXT: Final = 1
 _PING: Final = 9
 _PONG: Final = 10
@@ -59,7 +61,7 @@ class WebSocketClient(asyncio.Protocol):
             if not end:
                 return
             self.status, self._received = int(head.split()[1]), rest
-        while (found := _frame(self._received)) is not None:
+        while self.status == OPENED and (found := _frame(self._received)) is not None:
             kind, payload, self._received = found
             if kind == _TEXT:
                 self.on_message(SocketMessage(self._loop.time(), msgspec.json.decode(payload)))

@@ -13,6 +13,7 @@ from tests.seeded_bugs.plans import with_failed_syncs, with_power_losses
 SEEDS = {
     "write": (6, 193),
     "write follow": (15,),
+    "publishing": (70,),
     "queue": (57, 249),
     "watch socket": (118,),
     "route": (158,),

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from eventd.simulation.plan import draw_plan, plan_from_json
+from eventd.simulation.faults.fault import FaultKind
+from eventd.simulation.plan import USUAL_SIZE, draw_plan, plan_from_json
 from eventd.simulation.run import SimulationResult, play
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.world import SimulatedWorld
@@ -30,7 +31,12 @@ IDLE_STEPS = 120
 
 
 def run(seed: int, folder: Path) -> SimulationResult:
-    return play(draw_plan(seed), within=folder)
+    return play(draw_plan(seed, size=USUAL_SIZE), within=folder)
+
+
+def test_the_runs_have_every_kind_of_fault() -> None:
+    plans = [draw_plan(seed, size=USUAL_SIZE) for seed in SEEDS]
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -44,9 +44,10 @@ def test_only_a_node_that_is_ready_and_not_frozen_has_to_answer(changes: str, is
     assert bool([*replay_violations(known, 0.0)]) == is_up
 
 
-def test_by_v1_a_request_that_is_sent_again_is_a_retry() -> None:
-    asked = Asked(REPLAY, "b", 5.0, 5.1, 200, ReplayedRequest("again", "/v1/events", 1.0), None)
-    assert [*replay_violations(Journal([asked]), 0.0)] == []
+@pytest.mark.parametrize(("mode", "is_retry"), [("again", True), ("to another node", True), ("cut", False)])
+def test_by_v1_a_request_that_is_sent_again_is_a_retry(mode: str, is_retry: bool) -> None:
+    asked = Asked(REPLAY, "b", 5.0, 5.1, 200, ReplayedRequest(mode, "/v1/events", 1.0), None)
+    assert ([*replay_violations(Journal([asked]), 0.0)] == []) == is_retry
 
 
 @pytest.mark.parametrize(("copied_at", "restored_at"), [(1.5, 3.0), (0.5, 0.9), (0.5, 6.0)])
