@@ -28,7 +28,7 @@ def eviction_pace(log: EventLog) -> Pace:
     """Return the pace at which events are evicted.
 
     Steps below a block would cut it, and write the rest again. The largest step is larger than a transaction of
-    clients, after each of which it may have one turn only.
+    usual clients, after each of which it may have one turn only.
     """
     return Pace(log, size=CHUNK, least=BLOCK_RECORDS, most=8 * CHUNK)
 
