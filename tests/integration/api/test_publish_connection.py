@@ -433,7 +433,7 @@ async def test_a_large_message_that_comes_while_its_client_does_not_read_gives_w
         await until(lambda: bool(opened), "the node to serve it")
         (connection,) = opened
         connection._allow_giving_way(connection._stream.abort)
-        await socket.send(1, *[event("a" * 100)] * 1000)
+        await socket.send(1, *[event("a", payload={"text": "x" * 1000})] * 100)
         await until(lambda: bool(written), "the message to be at the writer")
         bodies.most = bodies.held
         BodyReservation(bodies, b"another").grow_to(LIGHT_BYTES + 1)
