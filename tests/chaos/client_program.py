@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -34,6 +35,54 @@ class NoAnswer(Exception):
 
 class Refused(NoAnswer):
     """The node answered with an error."""
+
+
+class MessageSocket:
+    """The client's end of a WebSocket whose messages are JSON. Its methods raise OSError, also when it has ended."""
+
+    def __init__(self, port: int, path: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+        self._file = self._socket.makefile("rb")
+        head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: Y2hhb3MgcHVibGlzaGVyIQ==\r\n\r\n"
+        self._socket.sendall(head.encode())
+        status = self._file.readline()
+        while self._file.readline().strip():
+            pass
+        if b" 101 " not in status:
+            self.close()
+            raise NoAnswer(status.decode(errors="replace"))
+
+    def send(self, message: Any) -> None:
+        """Send a message as text, with a mask of zeros."""
+        text = json.dumps(message).encode()
+        self._socket.sendall(b"\x81\xff" + len(text).to_bytes(8, "big") + bytes(4) + text)
+
+    def receive(self) -> dict[str, Any]:
+        """Return the next message; pings are answered."""
+        while True:
+            kind, size = self._take(2)
+            if size >= 126:
+                size = int.from_bytes(self._take(2 if size == 126 else 8), "big")
+            text = self._take(size)
+            match kind & 0x0F:
+                case 1:
+                    return dict(json.loads(text))
+                case 8:
+                    raise ConnectionError("the node closed the connection")
+                case 9:
+                    self._socket.sendall(bytes([0x8A, 0x80 | size]) + bytes(4) + text)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._file.close()
+        self._socket.close()
+
+    def _take(self, size: int) -> bytes:
+        taken = self._file.read(size)
+        if len(taken) < size:
+            raise ConnectionError("the connection ended")
+        return taken
 
 
 class Client:
@@ -78,8 +127,14 @@ class Client:
 
     def connect(self) -> http.client.HTTPConnection:
         """Return a connection to the process that answered last, or to the next one."""
-        text = self._files[self._at % len(self._files)].read_text()
-        return http.client.HTTPConnection("127.0.0.1", int(text.rpartition(":")[2]), timeout=SECONDS)
+        return http.client.HTTPConnection("127.0.0.1", self._port(), timeout=SECONDS)
+
+    def _port(self) -> int:
+        return int(self._files[self._at % len(self._files)].read_text().rpartition(":")[2])
+
+    def open_publisher(self) -> MessageSocket:
+        """Return a WebSocket to publish over. Raises OSError, and NoAnswer if the node opens none."""
+        return MessageSocket(self._port(), "/api/v1/groups/edge/publish")
 
     def reported(self, kind: str, method: str, path: str, body: Any, **about: Any) -> Any:
         """Ask, with a line before and after; return the answer, or None without one."""
@@ -134,6 +189,62 @@ class Emits:
         ttl = "" if kind == WORK else chance.choices(("", "720h", "300ms"), (60, 35, 5))[0]
         self._types |= dict.fromkeys(ids, kind)
         return ids, kind, ttl
+
+
+class Publishes:
+    """New ids in messages over a WebSocket, in no order; what is not answered is sent again over the next, or given
+    up."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._chance = Random(f"{client.seed} publishes")
+        self._number = 0
+
+    def step(self) -> float:
+        """Send some messages; return the seconds until the next ones."""
+        client, chance = self._client, self._chance
+        left = [self._ids() for _ in range(chance.randint(1, 6))]
+        for _ in range(1 + chance.randint(0, 2)):
+            try:
+                with contextlib.closing(client.open_publisher()) as opened:
+                    left = self._converse(opened, left)
+            except (OSError, NoAnswer):
+                client._at += 1
+            if not left or not client.running.is_set():
+                break
+            time.sleep(0.05)
+        return client.pause * (0.4 + 1.2 * chance.random())
+
+    def _ids(self) -> list[str]:
+        name = f"{self._client.name}-{self._client.round}-p"
+        count = self._chance.choice((1, 1, 5, 80))
+        self._number += count
+        numbers = range(self._number - count, self._number)
+        return [f"{name}-{self._chance.getrandbits(32):08x}-{number:06}" for number in numbers]
+
+    def _converse(self, opened: MessageSocket, messages: list[list[str]]) -> list[list[str]]:
+        """Send the messages over one connection; return those that were not answered."""
+        client, waiting = self._client, list[tuple[int, list[str]]]()
+        why = "the connection ended"
+        try:
+            for seq, ids in enumerate(messages, 1):
+                number = next(client._numbers)
+                client.tell("emit", number=number, ids=ids, type=TYPES[0], ttl="")
+                waiting.append((number, ids))
+                events = [{"id": each, "type": TYPES[0]} for each in ids]
+                opened.send({"seq": seq, "events": events})
+            while waiting:
+                for answer in opened.receive().get("answers", ()):
+                    number, _ = waiting.pop(0)
+                    if "error" in answer:
+                        client.tell("failed", number=number, why=json.dumps(answer["error"])[:300], refused=True)
+                    else:
+                        client.tell("answered", number=number, answer=answer)
+        except (OSError, ValueError) as error:
+            why = repr(error)
+        for number, _ in waiting:
+            client.tell("failed", number=number, why=why, refused=False)
+        return [ids for _, ids in waiting]
 
 
 class Writes:
@@ -271,6 +382,8 @@ def loads_of(client: Client, watch: Watch) -> list[Callable[[], float]]:
         steps += [Writes(client, "jobs", "write").step, Jobs(client, "w1").step, Jobs(client, "w2").step]
     if "watch" in client.loads:
         steps += [watch.step]
+    if "publish" in client.loads:
+        steps += [Publishes(client).step]
     return steps
 
 

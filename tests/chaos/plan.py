@@ -15,9 +15,10 @@ OLD = "old"
 QUIET = "p"
 """The name of the pair that sends only: both of its nodes are on this machine, where only one could listen."""
 
-Load = Literal["topics", "queue", "watch", "derive", "callback"]
-LOADS: tuple[Load, ...] = ("topics", "queue", "watch", "derive", "callback")
-"""What a node does besides its events: records with routers, jobs, a watch, a plugin's subscription, a callback."""
+Load = Literal["topics", "queue", "watch", "derive", "callback", "publish"]
+LOADS: tuple[Load, ...] = ("topics", "queue", "watch", "derive", "callback", "publish")
+"""What a node does besides its events: records with routers, jobs, a watch, a plugin's subscription, a callback, events
+over a WebSocket."""
 
 
 @dataclass(frozen=True)
