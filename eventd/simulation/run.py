@@ -23,7 +23,7 @@ from eventd.simulation.checks.calls import counted_calls
 from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.loads import judge_loads
 from eventd.simulation.checks.replays import replay_violations
-from eventd.simulation.checks.rest import NoRest, await_rest, list_all
+from eventd.simulation.checks.rest import COMPARISON_SECONDS, NoRest, await_rest, list_all
 from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import losable_epochs
 from eventd.simulation.checks.violation import Violation
@@ -138,6 +138,8 @@ class SimulationRun:
         await settle_declarations(world, self.plan.load)
         await await_rest(world, self._unrest_of)
         if world.journal.restores:
+            await world.loop.pause(COMPARISON_SECONDS)
+            await await_rest(world, self._unrest_of)
             await compare_links(world)
             await await_rest(world, self._unrest_of)
             await pull_lost(world)

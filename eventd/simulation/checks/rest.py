@@ -15,6 +15,11 @@ REST_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 1.0
 
 
+COMPARISON_SECONDS: Final = 61.0
+"""After which a sender has compared its link with a peer that was restored: it may postpone that for a minute, in which
+the link looks as if it were done."""
+
+
 class NoRest(Exception):
     """The nodes do not rest; the text says what they still have to do."""
 
