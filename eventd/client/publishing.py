@@ -75,20 +75,32 @@ class Publisher:
 
         The events may be stored in another order.
         """
-        emitted = []
+        emitted: list[asyncio.Future[str]] = []
         for event in events:
             await self._queue.room()
-            emitted.append(self._put(event))
+            try:
+                emitted.append(self._put(event))
+            except Invalid as error:
+                emitted.append(self._loop.create_future())
+                emitted[-1].set_exception(error)
         for future in emitted:
             if not future.done():  # the events of a message finish together, so few have to be awaited
                 await asyncio.wait([future])
         return [_result_of(future) for future in emitted]
 
-    def _put(self, event: NewEvent) -> asyncio.Future[str]:
-        """Queue an event, for which there is room. Raises `Unavailable`, and frees the room, if it is not open."""
+    def _put(self, event: object) -> asyncio.Future[str]:
+        """Queue an event, for which there is room.
+
+        Raises `Unavailable` if the publisher is not open, `Invalid` for another object, and then frees the room.
+        """
         if self._senders is None:  # perhaps closed after the room was given: the event would never be sent
             self._queue.release(1)
             raise Unavailable("the publisher is not open", hint="async with client.publisher(GROUP) as publisher: …")
+        if not isinstance(event, NewEvent):
+            self._queue.release(1)
+            raise Invalid(
+                f"an event to emit is a NewEvent, not a {type(event).__name__}", hint="NewEvent(TYPE, SUBJECT)"
+            )
         return self._queue.put(event, self._loop)
 
     async def __aenter__(self) -> Publisher:

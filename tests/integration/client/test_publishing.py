@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -193,3 +194,15 @@ async def test_an_end_in_trouble_waits_for_nothing(far: Client) -> None:
 def test_bounds_of_a_publisher(client: Client) -> None:
     with pytest.raises(Invalid, match="at least 1"):
         client.publisher("lab", window=0)
+
+
+@WAYS
+async def test_an_object_that_is_no_event_is_refused_alone(client: Client, server: Server, websocket: bool) -> None:
+    wrong: Any = {"type": "t"}
+    async with client.publisher("lab", websocket=websocket) as publisher:
+        with pytest.raises(Invalid, match="is a NewEvent, not a dict"):
+            await publisher.emit(wrong)
+        one, two, three = await publisher.emit_all([NewEvent("t", "1"), wrong, NewEvent("t", "2")])
+    assert (one, three) == ("new", "new")
+    assert isinstance(two, Invalid)
+    assert await stored(server) == ["1", "2"]
