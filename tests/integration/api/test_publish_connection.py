@@ -441,6 +441,12 @@ async def test_a_large_message_that_comes_while_its_client_does_not_read_gives_w
         await until(lambda: not server.v0.serving.concurrency.streams.taken, "the connection to end")
 
 
+async def test_a_request_that_asks_for_no_websocket_is_told_that_it_must(server: Server) -> None:
+    async with server.session.get(f"{server.url}/api/v1/groups/lab/publish") as answer:
+        error = (await answer.json())["error"]
+    assert (answer.status, error["message"]) == (400, "this address is a WebSocket")
+
+
 async def test_a_message_that_does_not_end_in_time_ends_its_connection(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
