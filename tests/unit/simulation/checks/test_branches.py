@@ -25,3 +25,8 @@ def test_what_is_counted_for_a_branch_exists(branch: str) -> None:
             assert any(f"def {name}(" in text for text in source)
         else:
             assert what in families
+
+
+def test_the_page_explains_each_branch() -> None:
+    page = (ROOT / "docs/operations/simulation.md").read_text()
+    assert [branch for branch in RARE if f"`{branch}`" not in page] == []
