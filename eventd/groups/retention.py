@@ -18,8 +18,6 @@ from eventd.store.engine.database import Connection
 KEEPS_UP: Final = 1.25
 """Retention may rest only while it has removed so many times the records that the whole log has got meanwhile: it must
 reach the limits also while clients write as much as the node can take."""
-
-
 STEPS: Final = 16
 """Steps after which a round turns to the next group: one whose clients write all the time must not hold up others."""
 
@@ -54,14 +52,15 @@ class EvictionRound:
         grown = self._log.wakeups.head - self._begun
         return self._removed < KEEPS_UP * grown or self._log.clock.monotonic() >= self._hurries_from
 
-    async def visit(self, group: str) -> Eviction:
-        """Evict some of the events that exceed the group's retention, in at most `STEPS` small transactions.
+    async def visit(self, group: str, *, steps: float = inf) -> Eviction:
+        """Evict events that exceed the group's retention, in at most so many small transactions.
 
-        Return how many, the floor, and whether the next visit can evict more. Events that retention keeps for a peer
+        Return how many, the floor, and whether another visit can evict more. Events that retention keeps for a peer
         stay. Raises NotFound, unless the group was deleted after the first eviction.
         """
-        records = upto_seq = 0
-        for _ in range(STEPS):
+        records = upto_seq = taken = 0
+        while taken < steps:
+            taken += 1
             try:
                 step = await self._pace.write_step(
                     partial(_evict_some, name=group, now=self._log.clock.now()),
@@ -80,20 +79,8 @@ class EvictionRound:
 
 
 async def apply_retention(log: EventLog, group: str, pace: Pace, *, patience: float = inf) -> Eviction:
-    """Apply the retention of one group, as a round of its own; return how many events it evicted, and the floor.
-
-    Raises NotFound, unless the group was deleted after the first eviction.
-    """
-    one_round = EvictionRound(log, pace, patience=patience)
-    evicted = await one_round.visit(group)
-    records = evicted.records
-    while evicted.more:
-        try:
-            evicted = await one_round.visit(group)
-        except NotFound:  # the group was deleted meanwhile
-            return Eviction(records, evicted.upto_seq, more=False)
-        records += evicted.records
-    return Eviction(records, evicted.upto_seq, more=False)
+    """Apply the retention of one group, as a round of its own; see `EvictionRound.visit`."""
+    return await EvictionRound(log, pace, patience=patience).visit(group)
 
 
 def _work_of(eviction: Eviction) -> int:

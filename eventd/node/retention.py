@@ -13,7 +13,7 @@ from functools import partial
 
 from eventd.errors import NotFound
 from eventd.groups.lookup import read_group_topic
-from eventd.groups.retention import EvictionRound, eviction_pace
+from eventd.groups.retention import STEPS, EvictionRound, eviction_pace
 from eventd.ingress.batch import MOST_UNDECLARED
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
@@ -82,8 +82,7 @@ class Retention:
     async def _apply(self, groups: Iterable[GroupConfig]) -> None:
         """Apply their retention to all groups, some of each in turn, until none has more to evict."""
         one_round = EvictionRound(self._log, self._evicting)
-        limited = (group for group in groups if (group.retention.max_events, group.retention.max_age) != (None, None))
-        due = deque(group.name for group in limited)
+        due = deque(group.name for group in groups if group.retention.is_bounded)
         while due:
             name = due.popleft()
             await attempt(f"retention of group {name}", self._evict(one_round, name, due))
@@ -91,7 +90,7 @@ class Retention:
     async def _evict(self, one_round: EvictionRound, name: str, due: deque[str]) -> None:
         """Evict some events of a group, which is due again if there may be more."""
         try:
-            evicted = await one_round.visit(name)
+            evicted = await one_round.visit(name, steps=STEPS)
         except NotFound:  # deleted meanwhile
             return
         self._metrics.pruned(name, evicted.records)

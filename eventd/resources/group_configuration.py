@@ -62,6 +62,11 @@ class RetentionConfig:
     keep_undelivered: bool
     ids: int
 
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether events are evicted for their number or age."""
+        return self.max_events is not None or self.max_age is not None
+
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:

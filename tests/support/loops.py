@@ -49,7 +49,6 @@ BOUNDED = {
     "eventd/egress/loop/consumer.py::_run": "reads its cursor, and then rests or delivers",
     "eventd/egress/loop/collecting.py::collect": "reads on, or waits for a sign with asyncio.wait",
     "eventd/egress/subscriptions/runner.py::run": "writes down that a run begins",
-    "eventd/groups/retention.py::apply_retention": "writes steps of an eviction",
     "eventd/ingress/reorder_buffer.py::enter": "waits for a change with asyncio.wait",
     "eventd/ingress/questions.py::_run_steps": "answers one part of the question from the database",
     "eventd/log/core/id_merges.py::_merge_all": "submits a step of a merge, or reads ids for a filter",

@@ -286,8 +286,8 @@ def delete_old_rows(
     """Delete rows older than the limits, and nonces and idempotency keys that have expired.
 
     Deletes at most `chunk` rows of each table in the open transaction, and returns the largest number deleted from
-    one table: repeat until 0. `steady` is the present time of
-    the steady clock, by which idempotency keys (`write_keys`) expire; None: equal to `now`. Locks the head.
+    one table: repeat until 0. `steady` is the present time of the steady clock, by which idempotency keys
+    (`write_keys`) expire; None: equal to `now`. Locks the head.
     """
     lock_head(conn)  # an append in another process may just have read one of the ids, and be about to use it again
     ages = (

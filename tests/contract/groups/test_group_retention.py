@@ -82,7 +82,7 @@ async def test_a_group_that_clients_write_to_all_the_time_is_left_after_some_ste
     topic = (await log.database.read(read_topic, "group:g")).id
     pace = GrowingPace(log, topic, [10] * STEPS)
     eviction = EvictionRound(log, pace)
-    first = await eviction.visit("g")
+    first = await eviction.visit("g", steps=STEPS)
     assert (first.more, len(pace.behind)) == (True, STEPS)
     last = await eviction.visit("g")
     assert (last.more, last.upto_seq) == (False, 20 + 10 * STEPS)

@@ -265,7 +265,7 @@ async def test_a_fault_at_one_group_does_not_hold_up_the_others(
     configs = (await log.database.read(lambda conn: effective(read_resources(conn)))).values()
     visits: list[str] = []
 
-    async def visit(_: EvictionRound, name: str) -> Eviction:
+    async def visit(_: EvictionRound, name: str, *, steps: float) -> Eviction:
         """Fail at one group; the others have more the first time."""
         visits.append(name)
         if name == "core":

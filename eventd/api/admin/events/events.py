@@ -299,10 +299,13 @@ class Prune(Params):
 
 async def prune(services: Services, params: Prune) -> dict[str, Any]:
     group = await services.database.read(find_group, params.group)
-    retention = group.retention
     pace = eviction_pace(services.log)
     evicted = await apply_retention(services.log, group.name, pace, patience=PRUNE_PATIENCE)
     if services.metrics is not None:
         services.metrics.pruned(group.name, evicted.records)
-    bounded = retention.max_events is not None or retention.max_age is not None
-    return {"group": group.name, "removed": evicted.records, "evictedSeq": evicted.upto_seq, "bounded": bounded}
+    return {
+        "group": group.name,
+        "removed": evicted.records,
+        "evictedSeq": evicted.upto_seq,
+        "bounded": group.retention.is_bounded,
+    }
