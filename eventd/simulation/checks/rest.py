@@ -13,8 +13,6 @@ from eventd.simulation.world.world import SimulatedWorld
 REST_SECONDS: Final = 300.0
 """Virtual seconds after the last fault within which the nodes must rest."""
 LOOK_SECONDS: Final = 1.0
-
-
 COMPARISON_SECONDS: Final = 61.0
 """After which a sender has compared its link with a peer that was restored: it may postpone that for a minute, in which
 the link looks as if it were done."""

@@ -179,14 +179,15 @@ def end_entry(conn: Connection, topic_id: int, position: int) -> None:
 
 def lowest_stored(conn: Connection, topic_id: int) -> int | None:
     """Return the first position that has a record and its id in a run; None: there is none."""
-    found = fetch(conn, "SELECT min(first) FROM id_ranges WHERE topic_id = ?", (topic_id,))
-    return None if found[0][0] is None else int(found[0][0])
+    return _lowest(conn, "id_ranges", topic_id)
 
 
 def lowest_known(conn: Connection, topic_id: int) -> int | None:
     """Return the first position whose entry counts; None if none does."""
-    firsts: Iterable[int | None] = (
-        fetch(conn, f"SELECT min(first) FROM {table} WHERE topic_id = ?", (topic_id,))[0][0]
-        for table in ("id_ranges", "gone_ids")
-    )
+    firsts = (_lowest(conn, table, topic_id) for table in ("id_ranges", "gone_ids"))
     return min((first for first in firsts if first is not None), default=None)
+
+
+def _lowest(conn: Connection, table: str, topic_id: int) -> int | None:
+    [(first,)] = fetch(conn, f"SELECT min(first) FROM {table} WHERE topic_id = ?", (topic_id,))
+    return None if first is None else int(first)
