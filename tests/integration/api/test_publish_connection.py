@@ -382,18 +382,24 @@ async def test_a_message_that_waits_unread_when_the_node_stops_is_dropped(
     assert (answered, error["code"]) == ([], "unavailable")
 
 
+async def fill(socket: PublishSocket, opened: list[PublishConnection], subject: str) -> PublishConnection:
+    """Send messages, without reading their answers, until the node waits for that; return its end of the connection."""
+    transport: Any = socket.socket._writer.transport
+    transport.pause_reading()
+    await until(lambda: bool(opened), "the node to serve it")
+    (connection,) = opened
+    connection._stream.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 32 << 10)
+    for seq in range(20):
+        await socket.send(seq, *[event(subject, id="taken")] * 1000)
+    await until(lambda: connection._end is not None, "the node to wait for its client")
+    return connection
+
+
 async def test_a_client_that_does_not_read_its_answers_does_not_delay_the_stop(
     server: Server, opened: list[PublishConnection]
 ) -> None:
     async with connect_publisher(server) as socket:
-        transport: Any = socket.socket._writer.transport
-        transport.pause_reading()
-        await until(lambda: bool(opened), "the node to serve it")
-        (connection,) = opened
-        connection._stream.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 32 << 10)
-        for seq in range(20):
-            await socket.send(seq, *[event("a", id="taken")] * 1000)
-        await until(lambda: connection._end is not None, "the node to wait for its client")
+        connection = await fill(socket, opened, "a")
         connection.end(publish_connection.stopping(), 1001)
         await until(lambda: not server.v0.serving.concurrency.streams.taken, "the connection to end")
 
@@ -402,15 +408,8 @@ async def test_large_messages_of_a_client_that_does_not_read_give_way_to_another
     server: Server, opened: list[PublishConnection]
 ) -> None:
     async with connect_publisher(server) as socket:
-        transport: Any = socket.socket._writer.transport
-        transport.pause_reading()
-        await until(lambda: bool(opened), "the node to serve it")
-        (connection,) = opened
-        connection._stream.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, 32 << 10)
-        for seq in range(20):
-            await socket.send(seq, *[event("a" * 100, id="taken")] * 1000)
+        connection = await fill(socket, opened, "a" * 100)
         bodies = server.v0.serving.concurrency.bodies
-        await until(lambda: connection._end is not None, "the node to wait for its client")
         await until(lambda: bodies.held > MIB, "messages to wait")
         connection._memory.close()  # so that only the messages themselves can give way
         bodies.most = bodies.held
