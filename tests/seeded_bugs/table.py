@@ -396,5 +396,12 @@ TABLE: Final = (
         consumer_bugs.settle_without_answers,
         (BySimulation(("V11",), known=7, kinds=("callback",)),),
     ),
+    ProductBug(
+        44,
+        "the messages of a publishing client are written in the order in which they are checked",
+        "eventd.api.admin.events.publish_connection.PublishConnection",
+        topic_bugs.write_messages_as_checked,
+        (BySimulation(("V6",), known=1, kinds=("publishing",)),),
+    ),
 )
 """All seeded bugs in the order of their numbers."""
