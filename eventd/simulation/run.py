@@ -32,7 +32,7 @@ from eventd.simulation.faults.inflict import Misfortune, NoStart
 from eventd.simulation.faults.pairs import pairs_that_met
 from eventd.simulation.load.after_restores import compare_links, pull_lost
 from eventd.simulation.load.declarations import settle_declarations
-from eventd.simulation.load.kinds import count_units, look_at, perform_load, unrest_of
+from eventd.simulation.load.kinds import count_units, look_at, perform_load, renew_declarations, unrest_of
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.world.loop import BEGIN, Stuck
 from eventd.simulation.world.requests import ApiClient
@@ -135,6 +135,7 @@ class SimulationRun:
         await strikes
         self._span = (begin, world.loop.time())
         await self.misfortune.calm()
+        await renew_declarations(world, self.plan.load)
         await settle_declarations(world, self.plan.load)
         await await_rest(world, self._unrest_of)
         if world.journal.restores:

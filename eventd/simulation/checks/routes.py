@@ -37,7 +37,11 @@ class CopiedRecord(NamedTuple):
 
 
 class RouteReference:
-    """What must be true of the routers of one node by the answers of one run."""
+    """What must be true of the routers of one node by the answers of one run.
+
+    `_is_whole`: the routers copy every record of their sources. After a restore that may have taken the declaration of
+    one of them, they were declared again, and then copy only the last records, from any one on.
+    """
 
     def __init__(self, journal: Journal, host: str, begin: float) -> None:
         self._host = host
@@ -45,21 +49,23 @@ class RouteReference:
         own = [asked for asked in journal.asked if asked.host == host]
         self._end = max((asked.answered_at for asked in own), default=begin)
         self._lists = [asked for asked in own if asked.kind == ROUTE_LISTING]
-        self._writes = [asked for asked in own if asked.kind == ROUTE_WRITE and asked.is_good]
+        kept = [asked for asked in own if asked.is_good and not journal.may_have_lost(asked)]
+        self._writes = [asked for asked in kept if asked.kind == ROUTE_WRITE]
         self._is_begun = any(asked.kind in (ROUTE_TOPIC, ROUTER) for asked in own)
-        self._routers = [asked for asked in own if asked.kind == ROUTER and asked.is_good]
-        self._emits = [asked for asked in own if asked.kind == "emit" and asked.is_good]
-        topics = [asked for asked in own if asked.kind == ROUTE_TOPIC and asked.is_good]
+        self._routers = _first_declarations(own, ROUTER)
+        self._emits = [asked for asked in kept if asked.kind == "emit"]
+        topics = [each for each in _first_declarations(own, ROUTE_TOPIC) if not journal.may_have_lost(each)]
         self._durable = {asked.path.rpartition("/")[2] for asked in topics if asked.question["durability"] == "fsync"}
+        self._is_whole = not any(map(journal.may_have_lost, self._routers))
         self._losses = journal.times(host, *LOSSES)
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""
-        if len({asked.path for asked in self._routers}) < len(ROUTERS):
+        if len(self._routers) < len(ROUTERS):
             if self._is_begun:
                 yield self._found("not all routers were acknowledged", self._end)
             return  # records may have been written before
-        for at, listing in enumerate(self._lists):
+        for at, listing in enumerate(self._lists if self._is_whole else ()):
             for name, router in ROUTERS.items():
                 if router["dest"] == listing.path and name not in _CYCLES and router["source"] != GROUP_TOPIC:
                     yield from self._copies(name, listing, self._lists[at + 1 :])
@@ -67,7 +73,8 @@ class RouteReference:
         if GROUP_TOPIC in last:
             yield from self._acknowledged(last)
             yield from self._at_rest(last)
-            yield from self._hops(last)
+            if self._is_whole:
+                yield from self._hops(last)
             yield from self._events(last)
 
     def _found(self, detail: str, at: float, invariant: str = "V12") -> Violation:
@@ -86,12 +93,14 @@ class RouteReference:
             yield self._found(detail, listing.answered_at)
 
     def _at_rest(self, last: dict[str, Asked]) -> Iterator[Violation]:
-        """At rest every record that is to be copied is copied."""
+        """At rest every record that is to be copied is copied: all of them, or the last ones."""
         for name, router in ROUTERS.items():
             if name in _CYCLES or router["source"] == GROUP_TOPIC:
                 continue
             source, dest = last[router["source"]], last[router["dest"]]
             wanted, copies = _selected(router, source), _copied(router, dest)
+            if not self._is_whole:
+                wanted = wanted[len(wanted) - len(copies) :]
             numbers = [each.number for each in wanted], [each.number for each in copies]
             if numbers[0] != numbers[1]:
                 detail = f"at rest {router['dest']} has {_some(*reversed(numbers))} from {router['source']}, by {name}"
@@ -120,7 +129,7 @@ class RouteReference:
         if copies != wanted[len(wanted) - len(copies) :]:
             yield self._found(f"{FROM_GROUP} has {_some(copies[::-1], wanted[::-1])}, from its end", at)
         begun = max(asked.answered_at for asked in self._routers)
-        for emit in self._emits:
+        for emit in self._emits if self._is_whole else ():
             new = [each["id"] for each in emit.answer["results"] if each["result"] == "new"]
             missing = set(new) - set(copies)
             if missing and emit.asked_at > begun:
@@ -144,6 +153,15 @@ class RouteReference:
                 if write.path.endswith(f"/{topic}") and not set(numbers) <= listed.keys():
                     detail = f"{topic}: record {numbers[0]} acknowledged and lost"
                     yield self._found(detail, last[topic].answered_at, "V3")
+
+
+def _first_declarations(own: Sequence[Asked], kind: str) -> list[Asked]:
+    """Return the first answer to the declaration of each topic or router."""
+    first: dict[str, Asked] = {}
+    for asked in own:
+        if asked.kind == kind and asked.is_good:
+            first.setdefault(asked.path, asked)
+    return list(first.values())
 
 
 def records_of(listing: Asked) -> list[CopiedRecord]:

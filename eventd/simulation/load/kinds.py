@@ -99,6 +99,14 @@ async def look_at(world: SimulatedWorld, client: ApiClient, steps: Sequence[Load
     return answered
 
 
+async def renew_declarations(world: SimulatedWorld, steps: Sequence[LoadStep]) -> None:
+    """Declare again what restores may have taken of the load; raises TimeoutError if a node does not take it."""
+    for host, client in world.clients.items():
+        if world.journal.is_restored(host):
+            for kind, own in _by_kind(steps, host).items():
+                await client.life.start(KINDS[kind].renew(world, client, own))
+
+
 async def unrest_of(world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
     """Return what a node still has to do for the load."""
     busy: list[str] = []

@@ -83,6 +83,11 @@ class Routes(LoadKind):
     async def look(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
         return await _list(world, client)
 
+    async def renew(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> None:
+        for step in steps:
+            if step.data.get(UNIT) == _SETUP:
+                await _set_up(world, client, step.data["classes"])
+
     async def unrest(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
         """Say which router has records to copy."""
         for name in ROUTERS:

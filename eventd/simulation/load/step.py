@@ -53,3 +53,7 @@ class LoadKind(Protocol):
     async def unrest(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
         """Return what the node still has to do for the steps after the last fault; it rests when nothing is left."""
         return []
+
+    async def renew(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> None:
+        """Declare again what a restore of the node may have taken, as an operator does, after the last fault."""
+        return

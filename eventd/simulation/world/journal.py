@@ -8,8 +8,8 @@ from typing import Any, Final
 
 NEW_EPOCHS: Final = ("epoch", "restore by hand")
 """What happens to a machine so that its log begins a new epoch."""
-LOSSES: Final = ("power", "epoch")
-"""What happens to a machine so that a seq may have another record afterwards, in runs without restores."""
+LOSSES: Final = ("power", "epoch", "restore", "restore by hand")
+"""What happens to a machine so that a seq may have another record afterwards."""
 CHANGES: Final = ("emit", "write", "watched write", "route write", "job", "claim", "ack", "nack")
 """The kinds of questions whose answers acknowledge something that the node must keep."""
 PLUGIN_RUN: Final = "plugin run"

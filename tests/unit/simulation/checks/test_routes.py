@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from eventd.simulation.checks.routes import HOPS, RouteReference
 from eventd.simulation.load.routes import LISTED, ROUTE_LISTING, ROUTE_TOPIC, ROUTE_WRITE, ROUTER, ROUTERS, route_record
-from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.journal import Asked, Journal, Restore
 
 Lists = dict[str, list[int]]
 RIGHT: Lists = {
@@ -31,7 +32,13 @@ def listing(topic: str, numbers: list[int]) -> Asked:
 
 
 def found(
-    lists: Lists, *, declared: int = len(ROUTERS), power: bool = False, durability: str = "fsync", status: int = 200
+    lists: Lists,
+    *,
+    declared: int = len(ROUTERS),
+    power: bool = False,
+    durability: str = "fsync",
+    status: int = 200,
+    restores: Sequence[Restore] = (),
 ) -> set[str]:
     routers = list(ROUTERS)[:declared]
     records = {"records": [route_record(number, "route-in-1") for number in (0, 1)]}
@@ -43,7 +50,7 @@ def found(
         *(listing(topic, lists.get(topic, [])) for topic in LISTED),
     ]
     changes = [(2.0, "power", "a")] if power else []
-    return {each.invariant for each in RouteReference(Journal(asked, changes), "a", 0.0).violations()}
+    return {each.invariant for each in RouteReference(Journal(asked, changes, [*restores]), "a", 0.0).violations()}
 
 
 def test_copies_of_all_records_in_order_violate_nothing() -> None:
@@ -77,3 +84,20 @@ def test_a_power_loss_takes_acknowledged_records_only_where_they_did_not_wait_fo
 
 def test_a_router_that_was_not_taken_is_named() -> None:
     assert found(RIGHT, declared=len(ROUTERS) - 1) == {"V12"}
+
+
+@pytest.mark.parametrize(
+    ("copied", "change", "violations"),
+    [
+        (0.1, {"route-exact": [1]}, set()),  # the router was declared again, and copies what came later
+        (0.1, {"route-exact": [0]}, {"V12"}),
+        (0.1, {"route-in-1": [1], "route-exact": [1], "route-merge": [], "route-end": []}, set()),
+        (0.3, {"route-exact": [1]}, {"V12"}),
+        (1.05, {"route-in-1": [], "route-exact": [], "route-merge": [], "route-end": []}, set()),
+        (1.2, {"route-in-1": [], "route-exact": [], "route-merge": [], "route-end": []}, {"V3"}),
+    ],
+)
+def test_a_restore_takes_declarations_and_writes_that_the_copy_may_not_have(
+    copied: float, change: Lists, violations: set[str]
+) -> None:
+    assert found(RIGHT | change, restores=[Restore("a", copied, 2.0)]) == violations
