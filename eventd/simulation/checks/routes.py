@@ -83,7 +83,9 @@ class RouteReference:
     def _copies(self, name: str, listing: Asked, later: Sequence[Asked]) -> Iterator[Violation]:
         """At any time the copies are the first of the records to be copied, each once, in their order."""
         router = ROUTERS[name]
-        source = next((each for each in later if each.path == router["source"]), None)
+        # Of two clients that list at the same time, the one may have read the source before the copies were made.
+        sources = (each for each in later if each.path == router["source"] and each.asked_at >= listing.answered_at)
+        source = next(sources, None)
         if source is None or any(listing.asked_at <= at <= source.answered_at for at in self._losses):
             return
         wanted = [each.number for each in _selected(router, source)]

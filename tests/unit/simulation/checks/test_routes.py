@@ -23,12 +23,12 @@ RIGHT: Lists = {
 FIRST = {0: "route-in-1", 1: "route-in-1", 2: "hops-a", 3: "loop-a"}
 
 
-def listing(topic: str, numbers: list[int]) -> Asked:
+def listing(topic: str, numbers: list[int], asked_at: float = 5.0) -> Asked:
     records: list[dict[str, Any]] = []
     for seq, number in enumerate(numbers, 1):
         record = route_record(number, FIRST[number])
         records.append({"$seq": seq, "$tag": record["tag"], "data": record["data"]})
-    return Asked(ROUTE_LISTING, "a", 5.0, 5.1, 200, None, {"records": records}, path=topic)
+    return Asked(ROUTE_LISTING, "a", asked_at, asked_at + 0.1, 200, None, {"records": records}, path=topic)
 
 
 def found(
@@ -39,6 +39,7 @@ def found(
     durability: str = "fsync",
     status: int = 200,
     restores: Sequence[Restore] = (),
+    earlier: Sequence[Asked] = (),
 ) -> set[str]:
     routers = list(ROUTERS)[:declared]
     records = {"records": [route_record(number, "route-in-1") for number in (0, 1)]}
@@ -47,6 +48,7 @@ def found(
         Asked(ROUTE_TOPIC, "a", 0.1, 0.1, 200, {"durability": durability}, None, path=path),
         *(Asked(ROUTER, "a", 0.1, 0.2, 200, None, None, path=name) for name in routers),
         Asked(ROUTE_WRITE, "a", 1.0, 1.1, status, records, None, path=path),
+        *earlier,
         *(listing(topic, lists.get(topic, [])) for topic in LISTED),
     ]
     changes = [(2.0, "power", "a")] if power else []
@@ -84,6 +86,12 @@ def test_a_power_loss_takes_acknowledged_records_only_where_they_did_not_wait_fo
 
 def test_a_router_that_was_not_taken_is_named() -> None:
     assert found(RIGHT, declared=len(ROUTERS) - 1) == {"V12"}
+
+
+def test_copies_are_held_against_what_their_source_had_later() -> None:
+    one, none = listing("route-exact", [0], 4.0), listing("route-in-1", [], 3.9)
+    assert found(RIGHT, earlier=[one, none]) == set()
+    assert found(RIGHT, earlier=[one, listing("route-in-1", [], 4.1)]) == {"V12"}
 
 
 @pytest.mark.parametrize(
