@@ -25,7 +25,7 @@ def pass_over_full_sockets(patch: pytest.MonkeyPatch) -> None:
 
     def write_what_fits(self: ClientStream, text: bytes) -> None:
         if not (self.closed or self.full):
-            self._transport.write(text)
+            self.transport.write(text)
 
     async def go_on(_: ClientStream) -> None:
         pass
