@@ -61,9 +61,26 @@ class LinkQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MARK_QUERY: Final = b"{}"
-"""The body of a query for the mark."""
+"""The body of a query for the mark; it may be the first sign that the asking node was started."""
+REOPEN_QUERY: Final = b'{"start":false}'
+"""The same of a node that was not started since its last answered query."""
 REPAIR_QUERY: Final = b'{"repair":true}'
 """The same for a repair: batches of the link itself need not be signed after this query."""
+
+
+class MarkQueryTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the body of a mark query says. `start`: the asking node may have been started since its last query."""
+
+    repair: bool = False
+    start: bool = True
+
+
+def read_mark_query(body: bytes) -> MarkQueryTerms:
+    """Return what the body of a mark query says; a body that cannot be read says nothing."""
+    try:
+        return msgspec.json.decode(body, type=MarkQueryTerms)
+    except (ValueError, RecursionError):
+        return MarkQueryTerms()
 
 
 class VerifyQuery(LinkQuery, frozen=True, kw_only=True):

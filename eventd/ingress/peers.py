@@ -65,7 +65,6 @@ from federation.signing import (
 )
 from federation.status import STATUS_QUESTION_BYTES
 from federation.wire import (
-    REPAIR_QUERY,
     BatchHeader,
     ErrorAnswer,
     HistoryQuery,
@@ -75,6 +74,7 @@ from federation.wire import (
     VerifyQuery,
     answer_to,
     encode_json,
+    read_mark_query,
 )
 
 _TAKES = {"Accept": f"{BATCH_TYPE}, {RUNS_TYPE}"}
@@ -309,9 +309,11 @@ class PeerIngress:
             raise
 
     async def _link(self, header: LinkQuery, body: bytes, created: int) -> LinkAnswer:
-        if body != REPAIR_QUERY:
+        terms = read_mark_query(body)
+        if not terms.repair:
             self.mark_queries.remember(header.from_node, created, self.config.peer_nodes())
-        self._metrics.started(header.group, header.from_node)
+            if terms.start:
+                self._metrics.started(header.group, header.from_node)
         mark = await self._mark(header.from_node)
         return LinkAnswer(group=header.group, from_node=header.from_node, to_node=header.to_node, mark=mark)
 

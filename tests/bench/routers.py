@@ -190,7 +190,7 @@ class _Alone:
             self._line.source_id, after, _All(), limit=256, max_bytes=1 << 18, at_tail=True  # type: ignore[arg-type]
         )  # fmt: skip
 
-    async def open(self, cursor: Cursor, page: WirePage) -> OpenResult:
+    async def open(self, cursor: Cursor, page: WirePage, *, start: bool) -> OpenResult:
         return OpenResult(True)
 
     def select(self, page: WirePage, after: int, attempts: int) -> OutboundBatch | None:

@@ -68,6 +68,7 @@ class ScriptedSink:
     opening: deque[BaseException] = field(default_factory=deque)
     answers: deque[Answer] = field(default_factory=deque)
     opened: int = 0
+    starts: list[bool] = field(default_factory=list)  # what each opening said
     batches: list[OutboundBatch] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
 
@@ -79,8 +80,9 @@ class ScriptedSink:
             log, cursor.topic_id, after, limit=limit, max_bytes=max_bytes, until=cursor.until, own=self.own
         )
 
-    async def open(self, cursor: Cursor, page: MatchingPage[Record]) -> OpenResult:
+    async def open(self, cursor: Cursor, page: MatchingPage[Record], *, start: bool) -> OpenResult:
         self.opened += 1
+        self.starts.append(start)
         if self.opening:
             raise self.opening.popleft()
         return OpenResult(self.reached)

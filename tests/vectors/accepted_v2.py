@@ -64,6 +64,8 @@ def keys() -> Iterator[Vector]:
 def questions() -> Iterator[Vector]:
     asked = request("{}", path="/v2/link")
     yield vector("accept_link", "Where does the link stand?", asked, {"status": 200, "mark": MARK})
+    again = request('{"start":false}', path="/v2/link")
+    yield vector("accept_link_again", "The same of a node that was not started", again, {"status": 200, "mark": MARK})
     nowhere = {"status": 200, "mark": None}
     yield vector("accept_link_none", "A link nothing has come over yet", asked, nowhere, mark=None)
     yield from comparisons()

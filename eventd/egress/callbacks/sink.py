@@ -212,7 +212,7 @@ class CallbackSink:
         """Return whether a resend has no records beyond this position."""
         return self._until is not None and upto >= self._until
 
-    async def open(self, cursor: Cursor, page: CallbackPage) -> OpenResult:
+    async def open(self, cursor: Cursor, page: CallbackPage, *, start: bool) -> OpenResult:
         """Read the secrets, and recall earlier attempts at the next events. Raises `LinkError`.
 
         Nothing is sent, so the endpoint is not `reached`. A callback whose secrets have become readable is running

@@ -136,7 +136,7 @@ class LakeSink:
     async def read(self, log: EventLog, cursor: Cursor, after: int) -> RoundPage:
         return RoundPage(after)
 
-    async def open(self, cursor: Cursor, page: RoundPage) -> OpenResult:
+    async def open(self, cursor: Cursor, page: RoundPage, *, start: bool) -> OpenResult:
         return OpenResult(reached=True)
 
     def select(self, page: RoundPage, after: int, attempts: int) -> OutboundBatch:

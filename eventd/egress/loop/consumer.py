@@ -126,6 +126,7 @@ class Consumer(Generic[PageT]):
         self._opened_at = float("-inf")
         self._reopen_after = REOPEN_AFTER
         self._must_compare = False
+        self._opens_as_start = True  # whether the next opening is more than a comparison of marks
         self._postponed_comparison: asyncio.Future[None] | None = None  # done when it is due
         self._rewinds = 0
         self._rewound_at = float("-inf")
@@ -149,8 +150,9 @@ class Consumer(Generic[PageT]):
         """Let the next attempt compare marks with the other side, which was restarted and may have lost records.
 
         At most one comparison is under way or postponed, and none is left out: it begins after the last restart. The
-        pause after the last comparison doubles with each postponed one, so that two nodes, each of which takes the
-        other's comparison for a restart, soon compare once a minute. It is short again after twice its length.
+        pause after the last comparison doubles with each postponed one, because an older program takes each comparison
+        for a restart, and compares as well: the two nodes soon do so once a minute. It is short again after twice its
+        length.
         Deliveries under way are settled first, because their answers may be from before the restart.
         """
         passed = self._monotonic() - self._opened_at
@@ -172,13 +174,17 @@ class Consumer(Generic[PageT]):
 
     def _compare_if_due(self) -> None:
         if self._must_compare and not self._flying:
-            self.reread()
+            self._interrupt()
 
     def reread(self) -> None:
         """Read the cursor again at once, because other code has changed it (paused, resumed).
 
-        An attempt under way ends, and its deliveries are cancelled.
+        An attempt under way ends, and its deliveries are cancelled. The next one opens the link as after a start.
         """
+        self._opens_as_start = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
         if self._signal is not None and not self._signal.done():
             self._signal.set_result(None)
 
@@ -215,6 +221,7 @@ class Consumer(Generic[PageT]):
             except NotFound:
                 return
             except EventdError as error:  # the database itself fails: nothing can be recorded in it
+                self._opens_as_start = True
                 self._link_log.note(LinkState.FAILED, DATABASE, str(error))
                 await self._log.clock.sleep(BROKEN_WAIT)
             except Exception:  # a defect that cannot be recorded: a link must not end silently
@@ -254,9 +261,12 @@ class Consumer(Generic[PageT]):
             cursor.state is LinkState.RUNNING,
         )
         self._failed_upto = cursor.attempted_upto if cursor.attempts else 0
+        failed = True
         try:
             with self._log.watch((cursor.topic_id,), own=self._sink.own, families=self._families) as watch:
-                return await self._pump(cursor, progress, watch)
+                ended = await self._pump(cursor, progress, watch)
+            failed = False
+            return ended
         except FenceLost:
             return False
         except Rewind as back:
@@ -272,6 +282,7 @@ class Consumer(Generic[PageT]):
             logger.exception("consumer failed", extra=self._about)
             await self._postpone(progress, LinkError("internal", f"{type(error).__name__} in this node; see its log"))
         finally:
+            self._opens_as_start |= failed
             await self._give_up_flying()
         return False
 
@@ -324,7 +335,8 @@ class Consumer(Generic[PageT]):
         self._tried_upto = max(
             progress.settled, page.upto
         )  # a link that cannot be opened has failed for everything that waited
-        opened = await self._sink.open(cursor, page)
+        start, self._opens_as_start = self._opens_as_start, False  # before it opens: it may be interrupted
+        opened = await self._sink.open(cursor, page, start=start)
         if opened.proven and opened.proven != cursor.protocol:
             now, at = self._log.clock.now(), progress.settled
             await self._cursors.settle(

@@ -208,8 +208,12 @@ class Sink(Protocol[PageT]):
         """Return the next page beyond the position `after`, and not beyond `cursor.until`."""
         ...
 
-    async def open(self, cursor: Cursor, page: PageT) -> OpenResult:
-        """Prepare the deliveries. `page` is the first; the caller reads it again. Raises `LinkError` or `Rewind`."""
+    async def open(self, cursor: Cursor, page: PageT, *, start: bool) -> OpenResult:
+        """Prepare the deliveries. `page` is the first; the caller reads it again. Raises `LinkError` or `Rewind`.
+
+        Without `start`, the consumer only compares marks again because the other side was started: the link was opened
+        before, and has not failed since.
+        """
         ...
 
     def select(self, page: PageT, after: int, attempts: int) -> OutboundBatch | None:

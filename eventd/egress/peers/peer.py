@@ -137,24 +137,24 @@ class PeerSink:
             return replace(page, hints=await self._leaves.hints_of(log, cursor.topic_id, page, after, own=self.own))
         return page
 
-    async def open(self, cursor: Cursor, page: WirePage) -> OpenResult:
+    async def open(self, cursor: Cursor, page: WirePage, *, start: bool) -> OpenResult:
         """Find out the protocol; over v2, except for a repair, compare the peer's mark with its latest confirmation."""
         try:
-            opened = await self._open(cursor, page)
+            opened = await self._open(cursor, page, start=start)
         except LinkError as held:
             self._dependencies.metrics.not_opened(self._group.name, self._peer.node_name, held.reason)
             raise
         self._opened = True
         return opened
 
-    async def _open(self, cursor: Cursor, page: WirePage) -> OpenResult:
+    async def _open(self, cursor: Cursor, page: WirePage, *, start: bool) -> OpenResult:
         self._primed = False
         if self._peer.protocol == "auto":
             self._protocol = cursor.protocol if cursor.protocol == V2 else ""
         if self._protocol == V1:
             return OpenResult(reached=False)
         try:
-            mark = await self._v2.mark()
+            mark = await self._v2.mark(start=start)
         except V2Unsupported as answer:
             if self._protocol == V2:
                 raise Blocked("no_v2", f"{answer}, but this link uses only v2") from None

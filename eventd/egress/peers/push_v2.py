@@ -40,6 +40,7 @@ from federation.ranges import Mark, Range
 from federation.signing import SignedRequest, sign_request, verify_answer
 from federation.wire import (
     MARK_QUERY,
+    REOPEN_QUERY,
     REPAIR_QUERY,
     BatchHeader,
     LinkQuery,
@@ -114,10 +115,13 @@ class PushV2:
         """The log's head when a page was last read: no honest mark of this link exceeds it. None before the first page.
         """
 
-    async def mark(self) -> Mark | None:
-        """Return the peer's mark of this link; None if it has none. Raises `V2Unsupported`, `LinkError`."""
+    async def mark(self, *, start: bool) -> Mark | None:
+        """Return the peer's mark of this link; None if it has none. Raises `V2Unsupported`, `LinkError`.
+
+        `start`: this node may have been started since its last answered query.
+        """
         query = LinkQuery(from_node=self._link.node, to_node=self._link.peer, group=self._link.group)
-        body = REPAIR_QUERY if self._link.repair else MARK_QUERY
+        body = REPAIR_QUERY if self._link.repair else MARK_QUERY if start else REOPEN_QUERY
         signed, answer, _ = await self._send(query, body, MAX_ANSWER)
         if answer.status in (404, 405) and not is_of_an_api(answer):
             raise V2Unsupported(f"the peer answered {answer.status} to {query.path}")

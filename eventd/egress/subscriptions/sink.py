@@ -95,7 +95,7 @@ class SubscriptionSink:
         """Return the last position of the batch that is tried again, or of the backfill; None without an end."""
         return self._until if self._tries.until is None else self._tries.until
 
-    async def open(self, cursor: Cursor, page: MatchingPage[TriggerEvent]) -> OpenResult:
+    async def open(self, cursor: Cursor, page: MatchingPage[TriggerEvent], *, start: bool) -> OpenResult:
         """Let the runner `recall` earlier attempts at the next events; the result is always `reached`."""
         self._follows = False
         await self._tries.recall(cursor.position)

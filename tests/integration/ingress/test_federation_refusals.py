@@ -20,7 +20,7 @@ from federation.compare import StateQuery, encode_question
 from federation.event import new_event_id
 from federation.keys import Key, KeyRing
 from federation.ranges import Range
-from federation.wire import REPAIR_QUERY
+from federation.wire import MARK_QUERY, REOPEN_QUERY, REPAIR_QUERY
 from tests.integration.conftest import MakeSites
 from tests.support.declared import group, peer
 from tests.support.flaky_peer import Deed, FixedResponse, FlakyPeer, Forward
@@ -152,6 +152,21 @@ async def test_what_was_seen_before_has_no_effect_at_all_also_after_a_restart(
         )
         assert (await _send(sender, make[kind]())).status == 200  # a new one has its effects
         assert set(heard) == {"x"}
+
+
+async def test_a_query_of_a_node_that_was_not_started_wakes_a_link_and_does_not_reopen_it(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b, sender = await _one(sites)
+    heard: list[str] = []
+    monkeypatch.setattr(b.running.groups["edge"], "wake", lambda _node: heard.append("wake"))
+    monkeypatch.setattr(b.running.groups["edge"], "reopen", lambda _node: heard.append("reopen"))
+    for body in (REOPEN_QUERY, REPAIR_QUERY, b'{"later": 1, "start": false}'):
+        assert (await _send(sender, sender.query(body))).status == 200
+    assert heard == ["wake"] * 3
+    for body in (MARK_QUERY, b'{"later":1}', b"", b"[", b'{"start":"no"}'):  # also of an earlier or a later program
+        assert (await _send(sender, sender.query(body))).status == 200
+    assert heard == ["wake"] * 3 + ["wake", "reopen"] * 5
 
 
 async def test_a_captured_query_does_not_let_a_range_begin_in_the_middle(sites: MakeSites) -> None:

@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from eventd.egress.loop.consumer import LONGEST_REOPEN
+from eventd.egress.peers.push_v2 import PushV2
 from eventd.simulation.faults.fault import FaultKind
 from eventd.simulation.plan import USUAL_SIZE, draw_plan, plan_from_json
 from eventd.simulation.run import SimulationResult, play
 from eventd.simulation.world.streams import ChanceStreams
+from eventd.simulation.world.topology import PlannedLink, Topology
 from eventd.simulation.world.world import SimulatedWorld
+from federation.ranges import Mark
 
 SEEDS = (6, 12, 54)
 """Short runs of pairs and of a triangle that together have every kind of fault."""
@@ -74,6 +78,44 @@ def test_an_idle_node_takes_few_steps(tmp_path: Path) -> None:
     with world.running() as play_to_its_end:
         steps = play_to_its_end(main())
     assert steps < IDLE_STEPS * 60 * len(world.machines)
+
+
+def test_two_idle_nodes_compare_marks_when_one_starts_and_then_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comparison is no start: otherwise each would cause one of the other node, for ever."""
+    topology = Topology("pair", ["a", "b"], [PlannedLink("a", "b", False), PlannedLink("b", "a", False)])
+    world = SimulatedWorld(topology, ChanceStreams(1), tmp_path)
+    asked: list[str] = []
+    mark = PushV2.mark
+
+    async def count(push: PushV2, *, start: bool) -> Mark | None:
+        asked.append(push._link.node)
+        return await mark(push, start=start)
+
+    monkeypatch.setattr(PushV2, "mark", count)
+
+    async def asked_within(seconds: float) -> list[str]:
+        asked.clear()
+        await world.loop.pause(seconds)
+        return sorted(set(asked))
+
+    async def main() -> None:
+        for machine in world.machines.values():
+            await machine.start()
+        for name, client in world.clients.items():
+            text = "\n---\n".join(json.dumps(each) for each in world.documents(name))
+            sources = {"sources": [{"name": "plan", "text": text}]}
+            await client.life.start(client.ask("apply", "POST", "/resources/apply", sources))
+        assert await asked_within(20) == ["a", "b"]
+        assert await asked_within(2 * LONGEST_REOPEN) == []
+        await world.machines["a"].stop()
+        await world.machines["a"].start()
+        assert await asked_within(20) == ["a", "b"], "the other node compares, too: it may have lost something"
+        assert await asked_within(2 * LONGEST_REOPEN) == []
+
+    with world.running() as play_to_its_end:
+        play_to_its_end(main())
 
 
 @pytest.mark.parametrize("shape", ["star", "ring"])

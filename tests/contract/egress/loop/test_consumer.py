@@ -33,7 +33,7 @@ from eventd.store.engine.statements import fetch
 from eventd.store.schema.tables import batches, dead_letters
 from eventd.testing import NOW, ManualClock, draft, give_turns, until
 from tests.contract.egress.conftest import BOTH_DATABASES
-from tests.support.sinks import RunningConsumer, ScriptedSink, run_consumer
+from tests.support.sinks import BACKOFF, RunningConsumer, ScriptedSink, run_consumer
 
 NAME = "peer:g/b"
 DOWN = LinkUnavailable("timeout", "no answer within 5 s")
@@ -675,6 +675,46 @@ async def test_starts_that_follow_each_comparison_are_compared_after_a_pause_tha
         link.consumer.reopen()
         clock.advance(REOPEN_AFTER)
         await until(lambda: sink.opened == 11)
+
+
+async def test_only_a_comparison_of_a_link_that_has_worked_since_its_last_opening_is_no_start(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    sink = ScriptedSink(NAME)
+    async with run_consumer(log, sink, topic) as link:
+
+        async def opens(count: int, *, compare: bool) -> bool:
+            """Let the link be compared, or read its cursor again, and return what the opening says."""
+            clock.advance(LONGEST_REOPEN)
+            (link.consumer.reopen if compare else link.consumer.reread)()
+            await until(lambda: sink.opened == count)
+            return sink.starts[-1]
+
+        await until(lambda: sink.opened == 1)
+        assert sink.starts == [True]
+        assert not await opens(2, compare=True)
+        assert not await opens(3, compare=True)
+        assert await opens(4, compare=False), "the cursor was changed: by a new epoch, for example"
+        sink.answers.append(DOWN)
+        await publish(log, topic, "a")
+        await held(link, LinkState.BACKING_OFF)
+        assert await opens(5, compare=True), "the link has failed: this node may have lost something, too"
+        assert not await opens(6, compare=True)
+
+
+async def test_a_comparison_that_fails_is_followed_by_an_opening_as_after_a_start(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    sink = ScriptedSink(NAME)
+    async with run_consumer(log, sink, topic) as link:
+        await until(lambda: sink.opened == 1)
+        clock.advance(LONGEST_REOPEN)
+        sink.opening.append(DOWN)
+        link.consumer.reopen()
+        await held(link, LinkState.BACKING_OFF)
+        clock.advance(BACKOFF.cap)
+        await until(lambda: sink.opened == 3)
+    assert sink.starts == [True, False, True]
 
 
 # --- going back ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,16 @@ from federation.keys import KeyRing
 from federation.peers import BATCH_TYPE, RUNS_TYPE, Limits
 from federation.runs import Run
 from federation.signing import Receiver, Request, sign_answer, verify_request
-from federation.wire import MARK_QUERY, REPAIR_QUERY, BatchHeader, Receipt, Refusal, answer_to, encode_json
+from federation.wire import (
+    MARK_QUERY,
+    REOPEN_QUERY,
+    REPAIR_QUERY,
+    BatchHeader,
+    Receipt,
+    Refusal,
+    answer_to,
+    encode_json,
+)
 
 RING = KeyRing.shared("0123456789abcdef0123456789abcdef")
 HEAD = Head(3, "epoch", 1, registry_version=1, parts_version=1, topics_version=1, unsynced="")
@@ -256,9 +265,13 @@ async def test_a_receipt_lets_go_of_its_own_batch_alone_and_few_are_remembered()
     assert len(push._batch_ids) == BATCH_IDS
 
 
-@pytest.mark.parametrize(("repair", "body"), [(False, MARK_QUERY), (True, REPAIR_QUERY)], ids=["link", "repair"])
-async def test_the_query_of_a_repair_says_so(repair: bool, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("repair", "start", "body"),
+    [(False, True, MARK_QUERY), (False, False, REOPEN_QUERY), (True, True, REPAIR_QUERY), (True, False, REPAIR_QUERY)],
+    ids=["start", "no-start", "repair", "reopened-repair"],
+)
+async def test_a_query_says_whether_it_is_of_a_start_or_a_repair(repair: bool, start: bool, body: bytes) -> None:
     push, peer = _push(lambda positions: [], repair=repair)
     with pytest.raises(LinkError):
-        await push.mark()
+        await push.mark(start=start)
     assert peer.bodies == [body]
