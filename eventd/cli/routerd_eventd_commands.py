@@ -313,11 +313,19 @@ def simulate(
             "--report", metavar="FILE", help="Keep the results in this file, and play only seeds that it does not have."
         ),
     ] = None,
+    postgres: Annotated[
+        str,
+        typer.Option(
+            "--postgres",
+            metavar="URL",
+            help="Run nodes on this Postgres server, in databases that are created for the command, and dropped.",
+        ),
+    ] = "",
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
     """Run whole nodes on virtual time with faults, and check that nothing is lost; exits with status 4 otherwise.
 
-    It tests the node with this machine's Python and SQLite, and touches no data.
+    It tests the node with this machine's Python and SQLite, or with a Postgres server, and touches no data.
     """
     from eventd.cli.simulate import simulate as simulation
 
@@ -330,9 +338,9 @@ def simulate(
         for name, option in of_many.items():
             if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
                 raise typer.BadParameter(f"--seed and --plan play one run, and show it as text: leave out {option}")
-        simulation.run_one(seed, plan, trace=trace, shrink=shrink)
+        simulation.run_one(seed, plan, trace=trace, shrink=shrink, postgres=postgres)
         return
-    simulation.run_seeds(first, seeds, jobs=jobs, output=output, file=report)
+    simulation.run_seeds(first, seeds, jobs=jobs, output=output, file=report, postgres=postgres)
 
 
 @app.command(cls=Command)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 import msgspec
 
 from eventd.runtime.clock import cpu_seconds
-from eventd.simulation.faults.pairs import PAIRS
+from eventd.simulation.faults.fault import POSTGRES, SQLITE
+from eventd.simulation.faults.pairs import pairs_on
 from eventd.simulation.plan import SimulationPlan, draw_plan
 from eventd.simulation.run import SimulationResult, play
 from eventd.simulation.world.sqlite_library import load_library
+
+if TYPE_CHECKING:
+    from eventd.store.schema.scratch_databases import ScratchDatabases
 
 RARE_RUNS: Final = 1000
 """From so many runs on, a campaign that has never taken a rare branch has failed."""
@@ -49,7 +53,7 @@ class CampaignResult(msgspec.Struct, rename="camel"):
     shapes: dict[str, int] = {}
     """Runs by the shape of their topology."""
     faults: dict[str, int] = {}
-    fault_pairs: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PAIRS, 0))
+    fault_pairs: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(pairs_on(SQLITE), 0))
     """In how many runs two kinds of faults met."""
     branches: dict[str, int] = {}
     acknowledged_units: dict[str, int] = {}
@@ -151,13 +155,16 @@ def require_machine() -> None:
     load_library()
 
 
-def play_seeds(seeds: Iterable[int], within: Path | None = None) -> Iterator[SimulationResult]:
-    """Yield the result of each seed's plan. `within`: the folder for the nodes' files."""
+def play_seeds(
+    seeds: Iterable[int], within: Path | None = None, server: ScratchDatabases | None = None
+) -> Iterator[SimulationResult]:
+    """Yield the result of each seed's plan. `within`: the folder for the nodes' files; `server`: their databases."""
+    store = SQLITE if server is None else POSTGRES
     gc.collect()
     gc.freeze()  # what is imported lives as long as the process: the collection after each run need not look at it
     for seed in seeds:
         begun = cpu_seconds()
-        result = play(draw_plan(seed), within=within)
+        result = play(draw_plan(seed, store=store), within=within, server=server)
         result.cpu_seconds = cpu_seconds() - begun
         yield result
 
@@ -172,14 +179,19 @@ def result_from_json(line: bytes) -> SimulationResult:
     return msgspec.json.decode(line, type=SimulationResult)
 
 
-def trace_plan(plan: SimulationPlan, write: Callable[[str], None], within: Path | None = None) -> SimulationResult:
+def trace_plan(
+    plan: SimulationPlan,
+    write: Callable[[str], None],
+    within: Path | None = None,
+    server: ScratchDatabases | None = None,
+) -> SimulationResult:
     """Play a plan, with a line for the plan, each fault and each step; return what was found."""
     for line in plan.lines():
         write(line)
-    return play(plan, write, within)
+    return play(plan, write, within, server=server)
 
 
-def failure_lines(result: SimulationResult) -> Iterator[str]:
-    """Yield a line for each violation of a run, with the command that repeats it."""
+def failure_lines(result: SimulationResult, on: str = "") -> Iterator[str]:
+    """Yield a line for each violation of a run, with the command that repeats it; `on`: the option for its server."""
     for violation in result.violations:
-        yield f"seed {result.seed}: {violation}; routerd-eventd simulate --seed {result.seed} --trace"
+        yield f"seed {result.seed}: {violation}; routerd-eventd simulate --seed {result.seed}{on} --trace"

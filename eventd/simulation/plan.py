@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventd.errors import Invalid
-from eventd.simulation.faults.fault import OF_PATHS, RATES, USUAL, Fault, FaultKind, draw_faults
+from eventd.simulation.faults.fault import LACKING, OF_PATHS, RATES, SQLITE, USUAL, Fault, FaultKind, draw_faults
 from eventd.simulation.load.kinds import KINDS, draw_load
 from eventd.simulation.load.step import LoadStep
 from eventd.simulation.world.streams import ChanceStreams
@@ -51,6 +51,8 @@ class SimulationPlan:
     topology: Topology
     load: list[LoadStep]
     faults: list[Fault]
+    store: str = SQLITE
+    """What the nodes have their databases on."""
 
     def to_json(self) -> bytes:
         """Return the plan as JSON, readable by `plan_from_json`."""
@@ -63,8 +65,10 @@ class SimulationPlan:
         return [f"{first} {len(self.load)} steps of load", *(str(fault) for fault in self.faults)]
 
 
-def draw_plan(seed: int, kinds: Collection[str] = (), size: RunSize | None = None) -> SimulationPlan:
-    """Return the plan of a seed: the same on every machine.
+def draw_plan(
+    seed: int, kinds: Collection[str] = (), size: RunSize | None = None, store: str = SQLITE
+) -> SimulationPlan:
+    """Return the plan of a seed for nodes on a `store`: the same on every machine.
 
     With `kinds`, it has these kinds of load, and otherwise only what is `USUAL`, in size, too: for tests that know
     what to look for. `size`: that of the run, if the seed does not draw it.
@@ -78,12 +82,12 @@ def draw_plan(seed: int, kinds: Collection[str] = (), size: RunSize | None = Non
     seconds = streams.of("length").choices(size.seconds, size.weights)[0]
     load = draw_load(streams, topology, seconds, kinds, share=size.kinds)
     among = USUAL if kinds else FaultKind
-    faults = draw_faults(streams, topology, seconds, among, rates=size.faults, aimed=size.aimed)
+    faults = draw_faults(streams, topology, seconds, among, rates=size.faults, aimed=size.aimed, store=store)
     if topology.speaks_v1:
         faults = [fault for fault in faults if fault.kind != FaultKind.RESTORE]
     if any(fault.kind == FaultKind.RESTORE for fault in faults):
         load = [step for step in load if step.kind in RESTORABLE]
-    return SimulationPlan(seed, topology, load, faults)
+    return SimulationPlan(seed, topology, load, faults, store)
 
 
 def plan_from_json(text: bytes) -> SimulationPlan:
@@ -100,7 +104,9 @@ def plan_from_json(text: bytes) -> SimulationPlan:
 
 def _names_in(plan: SimulationPlan) -> Iterator[tuple[str, str, Collection[str], str]]:
     """Yield the kinds and nodes that a plan names: where, the name, those that exist, and what it has to be."""
-    nodes = plan.topology.nodes
+    nodes, stores = plan.topology.nodes, [*LACKING]
+    yield "store", plan.store, stores, "a database of nodes"
+    faults = [each for each in FaultKind if each not in LACKING.get(plan.store, ())]
     kind, node, other = "a kind of load", "a node of the topology", "a node of the topology or its client"
     for number, link in enumerate(plan.topology.links):
         yield f"topology.links[{number}].source", link.source, nodes, node
@@ -109,7 +115,7 @@ def _names_in(plan: SimulationPlan) -> Iterator[tuple[str, str, Collection[str],
         yield f"load[{number}].kind", step.kind, KINDS, kind
         yield f"load[{number}].host", step.host, nodes, node
     for number, fault in enumerate(plan.faults):
-        yield f"faults[{number}].kind", fault.kind, [*FaultKind], "a kind of fault"
+        yield f"faults[{number}].kind", fault.kind, faults, f"a kind of fault on {plan.store}"
         yield f"faults[{number}].target", fault.target, nodes, node
         if fault.other or fault.kind in OF_PATHS:
             yield f"faults[{number}].other", fault.other, [*nodes, *map(client_of, nodes)], other

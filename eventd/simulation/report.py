@@ -16,6 +16,8 @@ import eventd
 import federation
 from eventd.errors import Conflict, Invalid
 from eventd.simulation.campaign import CampaignResult
+from eventd.simulation.faults.fault import POSTGRES, SQLITE
+from eventd.simulation.faults.pairs import pairs_on
 from eventd.simulation.run import SimulationResult
 from eventd.store.engine.address import sqlite_version
 from eventd.store.schema.migrations import migrations_folder
@@ -24,7 +26,7 @@ from eventd.store.schema.migrations import migrations_folder
 class CampaignOrigin(msgspec.Struct, frozen=True):
     """What the runs of one campaign have in common: results of another origin are not added to it.
 
-    `code` identifies the program's source, also where it has no commit.
+    `code` identifies the program's source, also where it has no commit; `store` is what the nodes' databases were on.
     """
 
     version: str
@@ -32,6 +34,7 @@ class CampaignOrigin(msgspec.Struct, frozen=True):
     python: str
     sqlite: str
     machine: str
+    store: str = SQLITE
 
 
 class _Stored(msgspec.Struct):
@@ -55,15 +58,18 @@ class CampaignReport:
         self._file = file
 
     @classmethod
-    def open(cls, file: Path | None) -> CampaignReport:
-        """Return the report in a file, or a new one if it does not exist.
+    def open(cls, file: Path | None, postgres: str = "") -> CampaignReport:
+        """Return the report in a file, or a new one if it does not exist; `postgres`: the version of the nodes' server.
 
         Raises `Invalid` if the file is not a report, `Conflict` if its runs are of another origin, and OSError.
         """
         present = present_origin()
+        if postgres:
+            present = msgspec.structs.replace(present, store=f"{POSTGRES} {postgres}")
         commit = _commit(Path(eventd.__file__).parent.parent)
         if file is None or not file.exists():
-            report = cls(present, commit, CampaignResult(), file)
+            pairs = pairs_on(POSTGRES if postgres else SQLITE)
+            report = cls(present, commit, CampaignResult(fault_pairs=dict.fromkeys(pairs, 0)), file)
             report._write()  # whether it can be written shows before the first run
             return report
         try:

@@ -8,22 +8,25 @@ import shutil
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web_app
 
 from eventd.simulation.checks.answers import AnswerReference
-from eventd.simulation.checks.branches import count_branches
+from eventd.simulation.checks.branches import NOT_TAKEN, count_branches
 from eventd.simulation.checks.calls import counted_calls
 from eventd.simulation.checks.contents import EmittedContents
+from eventd.simulation.checks.flushes import flush_violations
 from eventd.simulation.checks.loads import judge_loads
 from eventd.simulation.checks.replays import replay_violations
 from eventd.simulation.checks.rest import COMPARISON_SECONDS, NoRest, await_rest, list_all
+from eventd.simulation.checks.stored_rows import ServerRows, StoredRows, open_file
 from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import losable_epochs
 from eventd.simulation.checks.violation import Violation
@@ -34,10 +37,14 @@ from eventd.simulation.load.after_restores import compare_links, pull_lost
 from eventd.simulation.load.declarations import settle_declarations
 from eventd.simulation.load.kinds import count_units, look_at, perform_load, renew_declarations, unrest_of
 from eventd.simulation.plan import SimulationPlan
+from eventd.simulation.world.disk import DATABASE
 from eventd.simulation.world.loop import BEGIN, Stuck
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import ChanceStreams
-from eventd.simulation.world.world import SimulatedWorld
+from eventd.simulation.world.world import SimulatedWorld, database_of
+
+if TYPE_CHECKING:
+    from eventd.store.schema.scratch_databases import ScratchDatabases
 
 APPLY_SECONDS = 60.0
 """Virtual seconds in which the nodes must take their resources."""
@@ -49,6 +56,12 @@ _OLDER_COPY = "eventd.history: history is an older copy: "
 """What a node that was restored logs of itself, before the name of the peer that has shown it."""
 _REFUSED_TILES = "eventd.history: history tiles refused: "
 """What is logged of an answer with a changed bit, before the name of the peer that sent it."""
+_UNAVAILABLE = (
+    "eventd.node: database unavailable",
+    "eventd.tasks: task failed: DatabaseUnavailable(",
+    "eventd.dynamic: effective configuration failed",
+)
+"""What nodes log while a Postgres server fails their statements."""
 LEAST_ACKNOWLEDGED = 0.8
 """The share of the planned units of each kind of load that must be acknowledged for a run to count."""
 
@@ -90,15 +103,22 @@ class SimulationResult:
 
 
 class SimulationRun:
-    """Plays one plan. `trace` is called with a line for each step."""
+    """Plays one plan. `trace` is called with a line for each step; `server`: where the nodes have their databases."""
 
-    def __init__(self, plan: SimulationPlan, folder: Path, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        plan: SimulationPlan,
+        folder: Path,
+        trace: Callable[[str], None] | None = None,
+        server: ScratchDatabases | None = None,
+    ) -> None:
         self.plan = plan
         self.result = SimulationResult(plan.seed)
-        self.world = SimulatedWorld(plan.topology, ChanceStreams(plan.seed), folder)
+        self.world = SimulatedWorld(plan.topology, ChanceStreams(plan.seed), folder, server)
         self.world.loop.trace = trace
         self.misfortune = Misfortune(self.world, plan.faults)
         self._span = (0.0, 0.0)
+        self._server = server
 
     def play(self) -> SimulationResult:
         """Play the plan, check everything, and return what was found."""
@@ -116,9 +136,13 @@ class SimulationRun:
             except Exception as error:
                 self._violate("V31", "all", f"{type(error).__name__}: {error}")
             found.violations += self._unhandled(errors)
-            found.branches = count_branches(self.world.machines.values(), self.world.journal, calls)
+            found.branches = self._count_branches(calls)
         self._figures()
         return found
+
+    def _count_branches(self, calls: Counter[str]) -> dict[str, int]:
+        found = count_branches(self.world.machines.values(), self.world.journal, calls)
+        return {name: count for name, count in found.items() if name not in NOT_TAKEN[self.plan.store]}
 
     async def _live(self) -> dict[str, list[dict[str, Any]]]:
         """Return the lists of all nodes at rest."""
@@ -174,21 +198,32 @@ class SimulationRun:
         for name in topology.nodes:
             found += judge_loads(self.world.journal, name, BEGIN)
         at = self.world.loop.time() - BEGIN
-        files = {name: machine.disk.folder / "eventd.db" for name, machine in self.world.machines.items()}
         losable = losable_epochs(self.world.journal, self.plan.load)
-        stored = {
-            name: StoredTables(name, file, topology, at, self.world.journal.epochs(name) + losable.get(name, 0))
-            for name, file in files.items()
-        }
+        stored = dict[str, StoredTables]()
+        for name in topology.nodes:
+            epochs = self.world.journal.epochs(name) + losable.get(name, 0)
+            with self._rows_of(name) as rows:
+                stored[name] = StoredTables(name, rows, topology, at, epochs)
         contents = EmittedContents(self.world.journal)
-        for tables in stored.values():
+        for name, tables in stored.items():
             found += tables.violations()
+            if name in self.world.journal.commits:
+                found += flush_violations(self.world.journal, tables, name, BEGIN)
             found += tables.changed(contents)
             self.result.delivered += tables.delivered(*self._span)
             self.result.batches += len(tables.settled_batches())
         restored = [name for name in topology.nodes if self.world.journal.is_restored(name)]
         found += differences(stored, topology, at, restored)
         return found
+
+    @contextmanager
+    def _rows_of(self, name: str) -> Iterator[StoredRows]:
+        if self._server is None:
+            with open_file(self.world.machines[name].disk.folder / DATABASE) as rows:
+                yield rows
+        else:
+            with self._server.reading(database_of(name)) as session:
+                yield ServerRows(session)
 
     def _reference(self) -> AnswerReference:
         reference = AnswerReference(self.world.journal, self.world.topology, BEGIN)
@@ -205,6 +240,8 @@ class SimulationRun:
         true = [f"{_ROLLED_BACK}{name}" for name in restored]
         true += [f"{_OLDER_COPY}{peer}" for peer in nodes if restored]
         true += [f"{_REFUSED_TILES}{peer}" for peer in nodes if FaultKind.FLIP in self.misfortune.inflicted]
+        if self.misfortune.bad_servers:
+            errors = [text for text in errors if not text.startswith(_UNAVAILABLE)]
         if not self.misfortune.bad_disks:
             yield from (Violation("V31", "all", text, at) for text in errors if text not in true)
 
@@ -272,16 +309,22 @@ def play(
     trace: Callable[[str], None] | None = None,
     within: Path | None = None,
     watch: Callable[[SimulationRun], None] | None = None,
+    server: ScratchDatabases | None = None,
 ) -> SimulationResult:
     """Play a plan in a new folder below `within`, which is removed afterwards; return what was found.
 
-    `watch` gets the run before it begins.
+    `watch` gets the run before it begins. With `server`, the nodes have databases on it, which are dropped afterwards.
     """
     folder = Path(tempfile.mkdtemp(prefix="eventd-simulation-", dir=within))
     was_on = gc.isenabled()
     gc.disable()
     try:
-        return _watched(SimulationRun(plan, folder, trace), watch).play()
+        run = SimulationRun(plan, folder, trace, server)
+        try:
+            return _watched(run, watch).play()
+        finally:
+            run.world.drop_databases()
+            del run
     finally:
         _forget_applications()
         with _unwinding_quietly():

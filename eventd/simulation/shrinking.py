@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from eventd.simulation.load.step import LoadStep
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.run import play
+
+if TYPE_CHECKING:
+    from eventd.store.schema.scratch_databases import ScratchDatabases
 
 _T = TypeVar("_T")
 
@@ -113,11 +116,12 @@ def shrink_failure(
     invariant: str,
     within: Path | None = None,
     report: Callable[[SimulationPlan], None] = lambda _: None,
+    server: ScratchDatabases | None = None,
 ) -> SimulationPlan:
     """Return the smallest plan found that violates the same invariant; `report` is called with each smaller one."""
 
     def fails(smaller: SimulationPlan) -> bool:
-        found = any(each.invariant == invariant for each in play(smaller, within=within).violations)
+        found = any(each.invariant == invariant for each in play(smaller, within=within, server=server).violations)
         if found:
             report(smaller)
         return found

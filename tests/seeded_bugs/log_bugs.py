@@ -29,6 +29,16 @@ from eventd.store.ids.known import store_ids
 from tests.seeded_bugs.bug import replace_function
 
 
+def commit_without_flushing(patch: pytest.MonkeyPatch) -> None:
+    """Let no commit on Postgres wait for the disk."""
+    original = Database.transaction
+
+    def transaction(self: Database, *, durable: bool = True, waits: bool = True) -> Any:
+        return original(self, durable=durable and self.kind == "sqlite", waits=waits)
+
+    patch.setattr(Database, "transaction", transaction)
+
+
 def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
     """Answer with the result of a transaction that is undone; the same transaction is committed later."""
 

@@ -403,5 +403,18 @@ TABLE: Final = (
         topic_bugs.write_messages_as_checked,
         (BySimulation(("V6",), known=1, kinds=("publishing",)),),
     ),
+    ProductBug(
+        50,
+        "no commit on Postgres waits for the disk",
+        "eventd.store.engine.database.Database.transaction",
+        log_bugs.commit_without_flushing,
+        (
+            BySuite(
+                "tests/integration/simulation/test_postgres.py::test_what_is_acknowledged_as_durable_was_flushed",
+                ("V3",),
+                needs="Postgres",
+            ),
+        ),
+    ),
 )
 """All seeded bugs in the order of their numbers."""

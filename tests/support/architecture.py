@@ -444,7 +444,8 @@ RULES = [
         sql_in_store_and_log,
         {
             "eventd/lake/extract": "reads many ledger rows at once, as columns, which nothing else does",
-            "eventd/simulation/checks/tables.py": "a check that shares a query with the node repeats its errors",
+            "eventd/simulation/checks/stored_rows.py": "a check that shares a query with the node repeats its errors",
+            "eventd/simulation/world/postgres_sessions.py": "stands between psycopg and a node that is simulated",
         },
     ),
     Rule(

@@ -14,6 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final, cast
 
+import msgspec
+
+from eventd.cli.simulate.postgres import ServerAccess
 from eventd.errors import EventdError
 from eventd.settings.environment import unseeded_environment
 
@@ -36,9 +39,13 @@ class _Player:
         if seed is None:
             return
         self.seeds.append(seed)
+        self.write(b"%d" % seed)
+
+    def write(self, line: bytes) -> None:
+        """Write a line to it."""
         questions = cast("IO[bytes]", self.process.stdin)
         with suppress(BrokenPipeError):  # it has ended, and so has what it answers
-            questions.write(b"%d\n" % seed)
+            questions.write(line + b"\n")
             questions.flush()
 
     def answers(self) -> list[bytes]:
@@ -51,10 +58,13 @@ class _Player:
         return lines
 
 
-def play_in_processes(seeds: Sequence[int], jobs: int, within: Path | None) -> Iterator[bytes]:
+def play_in_processes(
+    seeds: Sequence[int], jobs: int, within: Path | None, server: ServerAccess | None = None
+) -> Iterator[bytes]:
     """Yield the result of each seed as JSON, as soon as it was played. Raises `EventdError` if a process fails.
 
-    Their files are in one folder below `within`, which is removed however they end.
+    With `server`, nodes have their databases there. Their files are in one folder below `within`, which is removed
+    however they end.
     """
     left = iter(seeds)
     with ExitStack() as stack:
@@ -65,7 +75,7 @@ def play_in_processes(seeds: Sequence[int], jobs: int, within: Path | None) -> I
         stack.callback(_end, players)
         selector = stack.enter_context(selectors.DefaultSelector())
         for _ in range(min(jobs, len(seeds))):
-            players.append(_start(folder))
+            players.append(_start(folder, server))
             selector.register(cast("IO[bytes]", players[-1].process.stdout), selectors.EVENT_READ, players[-1])
         for player in players * AHEAD:
             player.give(next(left, None))
@@ -80,11 +90,14 @@ def play_in_processes(seeds: Sequence[int], jobs: int, within: Path | None) -> I
                     selector.unregister(key.fileobj)
 
 
-def _start(folder: str) -> _Player:
-    command = [sys.executable, "-m", "eventd.cli.simulate.player", folder]
+def _start(folder: str, server: ServerAccess | None) -> _Player:
+    command = [sys.executable, "-m", "eventd.cli.simulate.player", folder, *(["postgres"] if server else [])]
     pipe, environment = subprocess.PIPE, unseeded_environment(folder)
     # In a group of its own: Ctrl-C ends this process, and this process ends it.
-    return _Player(subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, process_group=0))
+    player = _Player(subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, process_group=0))
+    if server is not None:
+        player.write(msgspec.json.encode(server))
+    return player
 
 
 def _end(players: list[_Player]) -> None:

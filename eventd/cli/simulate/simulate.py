@@ -6,10 +6,11 @@ import itertools
 import os
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from eventd.cli.simulate.postgres import CampaignServer, databases_on
 from eventd.cli.simulate.processes import play_in_processes
 from eventd.cli.terminal.output import Format, Output
 from eventd.errors import CheckFailed, EventdError, Invalid
@@ -19,32 +20,37 @@ if TYPE_CHECKING:  # it loads the node
     from eventd.simulation.campaign import CampaignResult
     from eventd.simulation.plan import SimulationPlan
     from eventd.simulation.run import SimulationResult
+    from eventd.store.schema.scratch_databases import ScratchDatabases
 
 MEMORY: Final = Path("/dev/shm")
 """Where the files of nodes are kept, unless TMPDIR says where: in memory, because the simulation is the disk."""
 
 
-def run_seeds(first: int, seeds: int, *, jobs: int, output: Format, file: Path | None = None) -> None:
+def run_seeds(
+    first: int, seeds: int, *, jobs: int, output: Format, file: Path | None = None, postgres: str = ""
+) -> None:
     """Play the plans of `seeds` seeds from `first` on, in `jobs` processes. Raises `CheckFailed` for a violation.
 
     Without one, it raises `CheckFailed` too if no run was busy enough to count, or if many runs have never taken a rare
-    branch. With `file`, the report in it is continued: seeds that it has are not played again.
+    branch. With `file`, the report in it is continued: seeds that it has are not played again. `postgres`: the URL of a
+    server on which the nodes have their databases.
     """
     fix_hash_seed()
     from eventd.simulation.campaign import failure_lines, require_machine
     from eventd.simulation.report import CampaignReport
 
     require_machine()
-    report = CampaignReport.open(file)
-    found = report.result
-    sums: dict[str, str] = {}
-    left = [seed for seed in range(first, first + seeds) if not found.has(seed)]
-    with closing(_results(left, jobs)) as results:
-        for result in results:
-            report.add(result)
-            sums[str(result.seed)] = f"{result.sum:08x}"
-            for line in failure_lines(result):
-                print(line, file=sys.stderr, flush=True)
+    with _server(postgres) as server:
+        report = CampaignReport.open(file, server.databases.version if server else "")
+        found = report.result
+        sums: dict[str, str] = {}
+        left = [seed for seed in range(first, first + seeds) if not found.has(seed)]
+        with closing(_results(left, jobs, server)) as results:
+            for result in results:
+                report.add(result)
+                sums[str(result.seed)] = f"{result.sum:08x}"
+                for line in failure_lines(result, " --postgres URL" if server else ""):
+                    print(line, file=sys.stderr, flush=True)
     if output in ("json", "yaml"):
         shown = report.to_object() if file is not None else found.to_object() | {"sums": sums}
         Output(output, headers=True, colour=False).value(shown)
@@ -54,31 +60,51 @@ def run_seeds(first: int, seeds: int, *, jobs: int, output: Format, file: Path |
         raise CheckFailed(found.failure, hint=found.hint)
 
 
-def _results(seeds: list[int], jobs: int) -> Generator[SimulationResult, None, None]:
+def _results(seeds: list[int], jobs: int, server: CampaignServer | None) -> Generator[SimulationResult, None, None]:
     from eventd.simulation.campaign import play_seeds, result_from_json
 
     if jobs > 1:
-        yield from map(result_from_json, play_in_processes(seeds, jobs, _folder()))
+        access = server.access if server else None
+        yield from map(result_from_json, play_in_processes(seeds, jobs, _folder(), access))
     else:
-        yield from play_seeds(seeds, _folder())
+        yield from play_seeds(seeds, _folder(), server.databases if server else None)
 
 
-def run_one(seed: int | None, file: Path | None, *, trace: bool, shrink: bool) -> None:
+def _server(url: str) -> AbstractContextManager[CampaignServer | None]:
+    return databases_on(url) if url else nullcontext()
+
+
+def run_one(seed: int | None, file: Path | None, *, trace: bool, shrink: bool, postgres: str = "") -> None:
     """Play one plan, of a seed or in a file, and show it; with `trace`, also each step. Raises `CheckFailed`.
 
-    With `shrink`, the smallest plan that fails in the same way is written to a file.
+    With `shrink`, the smallest plan that fails in the same way is written to a file. `postgres`: the URL of a server on
+    which the nodes have their databases.
     """
     fix_hash_seed()
-    from eventd.simulation.campaign import require_machine, trace_plan
+    from eventd.simulation.campaign import require_machine
+    from eventd.simulation.faults.fault import POSTGRES, SQLITE
     from eventd.simulation.plan import draw_plan
 
     require_machine()
-    plan = draw_plan(seed or 0) if file is None else _read_plan(file)
+    store = POSTGRES if postgres else SQLITE
+    plan = draw_plan(seed or 0, store=store) if file is None else _read_plan(file)
+    if plan.store != store:
+        hint = "leave out --postgres" if postgres else "name a server with --postgres"
+        raise Invalid(f"{file}: the plan is for nodes on {plan.store}", hint=hint)
+    with _server(postgres) as server:
+        _play_one(plan, file, server.databases if server else None, trace=trace, shrink=shrink)
+
+
+def _play_one(
+    plan: SimulationPlan, file: Path | None, server: ScratchDatabases | None, *, trace: bool, shrink: bool
+) -> None:
+    from eventd.simulation.campaign import trace_plan
+
     if trace:
-        result = trace_plan(plan, print, _folder())
+        result = trace_plan(plan, print, _folder(), server)
     else:
         print("\n".join(plan.lines()))
-        result = trace_plan(plan, lambda _: None, _folder())
+        result = trace_plan(plan, lambda _: None, _folder(), server)
     steps = f"{result.steps} steps in {result.seconds:.1f} virtual seconds"
     print(f"{steps}, sum {result.sum:08x}; {result.acknowledged} events acknowledged", flush=True)
     for violation in result.violations:
@@ -91,7 +117,7 @@ def run_one(seed: int | None, file: Path | None, *, trace: bool, shrink: bool) -
     if not result.violations:
         return
     if shrink:
-        _shrink(plan, result.violations[0].invariant)
+        _shrink(plan, result.violations[0].invariant, server)
     raise CheckFailed(f"seed {plan.seed} failed", hint="the lines above say what does not hold")
 
 
@@ -108,15 +134,16 @@ def _read_plan(file: Path) -> SimulationPlan:
         raise Invalid(f"{file}: {error.message}", hint=error.hint) from None
 
 
-def _shrink(plan: SimulationPlan, invariant: str) -> None:
+def _shrink(plan: SimulationPlan, invariant: str, server: ScratchDatabases | None) -> None:
     from eventd.simulation.shrinking import shrink_failure
 
     def report(smaller: SimulationPlan) -> None:
         print(f"still violates {invariant}: {_size(smaller)}", file=sys.stderr, flush=True)
 
-    smallest = shrink_failure(plan, invariant, _folder(), report)
+    smallest = shrink_failure(plan, invariant, _folder(), report, server)
+    on = " --postgres URL" if server is not None else ""
     file = _write_anew(f"plan-{plan.seed}", smallest.to_json() + b"\n")
-    print(f"{file}: {_size(smallest)}; repeat it with routerd-eventd simulate --plan {file} --trace")
+    print(f"{file}: {_size(smallest)}; repeat it with routerd-eventd simulate --plan {file}{on} --trace")
 
 
 def _write_anew(name: str, content: bytes) -> Path:

@@ -1,4 +1,4 @@
 """The checks of a run: what must hold, by the answers of nodes and by their tables.
 
-May import: egress.peers, ingress, log.core, simulation.faults, simulation.load, simulation.world.
+May import: egress.peers, ingress, log.core, simulation.faults, simulation.load, simulation.world, store.engine.
 """

@@ -13,6 +13,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from eventd.simulation.checks.calls import CALLS
+from eventd.simulation.faults.fault import POSTGRES, SQLITE
 from eventd.simulation.load.queue_jobs import CLAIM
 from eventd.simulation.world.journal import Journal
 from eventd.simulation.world.machine import Machine
@@ -41,8 +42,14 @@ RARE: Final[Mapping[str, tuple[str, ...]]] = {
     **{branch: (f"call {branch}",) for branch in CALLS},
     "lease taken over": ("journal redelivered",),
     "write-ahead log begun anew": ("disk restarts",),
+    "commit unanswered": ("session unanswered",),
 }
 """The branches that matter, by name, with what is counted for each."""
+NOT_TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
+    SQLITE: ("claim regained", "session refused", "transaction lost", "commit unanswered"),
+    POSTGRES: ("committed in the loop", "write-ahead log begun anew", "older copy found", "epoch renewed at a start"),
+}
+"""The branches that nodes with such a database do not take, or not by the faults that runs have on it."""
 
 
 def count_branches(machines: Iterable[Machine], journal: Journal, calls: Counter[str]) -> dict[str, int]:
@@ -52,6 +59,8 @@ def count_branches(machines: Iterable[Machine], journal: Journal, calls: Counter
     found["journal redelivered"] = sum(job["deliveries"] > 1 for job in claimed)
     for machine in machines:
         found["disk restarts"] += machine.disk.restarts
+        if machine.sessions is not None:
+            found["session unanswered"] += machine.sessions.unanswered_commits
         for pool in machine.pools:
             for name, times in pool.operations.items():
                 found[f"operation {name}"] += times

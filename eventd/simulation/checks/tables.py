@@ -1,15 +1,14 @@
-"""Checks of the tables of a node that was stopped, read from its file with SQL of their own."""
+"""Checks of the tables of a node that was stopped."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing
-from pathlib import Path
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from eventd.simulation.checks.contents import EmittedContents
+from eventd.simulation.checks.stored_rows import Row, StoredRows
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.world.clock import EPOCH
 from eventd.simulation.world.loop import BEGIN
@@ -26,22 +25,20 @@ class TableEvent(NamedTuple):
 
 
 class StoredTables:
-    """The tables of the node `host`, in a database that no process has open; it may have begun `epochs` epochs."""
+    """The tables of the node `host`, of which no process is left; it may have begun `epochs` epochs."""
 
-    def __init__(self, host: str, file: Path, topology: Topology, at: float, epochs: int = 1) -> None:
+    def __init__(self, host: str, stored: StoredRows, topology: Topology, at: float, epochs: int = 1) -> None:
         self._host = host
         self._epochs_begun = epochs
         self._topology = topology
         self._at = at
-        with closing(sqlite3.connect(file)) as database:
-            database.row_factory = sqlite3.Row
-            self._damage = [str(line) for (line,) in database.execute("PRAGMA integrity_check(20)") if line != "ok"]
-            self._rows = {name: _rows(database, name) for name in _TABLES}
-            for name in _OF_LINKS:  # callbacks and subscriptions have rows there, too
-                self._rows[name] = [row for row in self._rows[name] if row["cursor"].startswith(_LINK)]
-            configs = database.execute("SELECT config FROM topics").fetchall()
-            self._has_queue = any('"type":"queue"' in config for (config,) in configs)
-            [(self._topic,)] = database.execute("SELECT id FROM topics WHERE name = ?", (f"group:{GROUP}",)).fetchall()
+        self._damage = stored.damage()
+        self._rows: dict[str, list[Row]] = {name: stored.rows(name) for name in _TABLES}
+        for name in _OF_LINKS:  # callbacks and subscriptions have rows there, too
+            self._rows[name] = [row for row in self._rows[name] if row["cursor"].startswith(_LINK)]
+        self._has_queue = any('"type":"queue"' in row["config"] for row in self._rows["topics"])
+        self._topics: dict[str, int] = {row["name"]: row["id"] for row in self._rows["topics"]}
+        self._topic = self._topics[f"group:{GROUP}"]
         self._events = list(self._stored())
 
     def _stored(self) -> Iterator[TableEvent]:
@@ -148,6 +145,23 @@ class StoredTables:
         if difference:
             yield self._found("V7", f"stored: {difference}")
 
+    @cached_property
+    def first_positions(self) -> dict[str, int]:
+        """The position of the first record of each event of the group, by its id."""
+        found: dict[str, int] = {}
+        for event in self._events:
+            found.setdefault(event.event["id"], event.position)
+        return found
+
+    def position(self, topic: str, seq: int) -> int | None:
+        """Return the position of a record of a topic; None if it is not stored."""
+        topic_id = self._topics.get(topic)
+        for block in self._rows["blocks"]:
+            first: int = block["seq"]
+            if block["topic_id"] == topic_id and first <= seq < first + block["records"]:
+                return int(block["position"]) + seq - first
+        return None
+
     def carried(self, link: PlannedLink) -> set[str]:
         """Return the ids of the stored events that a link from this node carries."""
         carried = (event for event in self._events if self._carries(link, event))
@@ -175,7 +189,7 @@ class StoredTables:
                 yield self._found("V9", f"the receipt of {row['batch_id']}, {row['events']} events, is {receipt}")
                 return
 
-    def settled_batches(self) -> list[sqlite3.Row]:
+    def settled_batches(self) -> list[Row]:
         """Return the batches for which the node has a receipt."""
         return [row for row in self._rows["batches"] if row["status"] == 200 and row["receipt"]]
 
@@ -183,11 +197,11 @@ class StoredTables:
         """Return the ids of the batches that the node has stored of another one, each with its receipt."""
         return {row["batch_id"]: row["receipt"] for row in self._rows["inbound_batches"] if row["node"] == node}
 
-    def mark(self, node: str) -> sqlite3.Row | None:
+    def mark(self, node: str) -> Row | None:
         """Return the node's mark of the link from another one."""
         return next((row for row in self._rows["inbound_links"] if row["node"] == node), None)
 
-    def cursor(self, node: str) -> sqlite3.Row | None:
+    def cursor(self, node: str) -> Row | None:
         """Return the node's cursor of the link to another one."""
         name = f"peer:{GROUP}/{node}"
         return next((row for row in self._rows["cursors"] if row["name"] == name), None)
@@ -225,6 +239,7 @@ def differences(
 
 _TABLES = (
     "log_heads",
+    "topics",
     "blocks",
     "event_ids",
     "id_chunks",
@@ -239,12 +254,7 @@ _TABLES = (
 )
 _OF_LINKS = ("batches", "dead_letters")
 _LINK = "peer:"
-_ORDERS = {"blocks": " ORDER BY position", "batches": " ORDER BY id"}
 _NEVER = "0001-01-01T00:00:00Z"
-
-
-def _rows(database: sqlite3.Connection, table: str) -> list[sqlite3.Row]:
-    return database.execute(f"SELECT * FROM {table}{_ORDERS.get(table, '')}").fetchall()
 
 
 def _is_later(expires: str, before: str) -> bool:

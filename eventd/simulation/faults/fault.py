@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from eventd.simulation.world.proxy import ANSWERS
+from eventd.simulation.world.session_failures import SessionFailure
 from eventd.simulation.world.streams import ChanceStreams, Stream
 from eventd.simulation.world.topology import Topology, client_of
 
@@ -31,11 +32,23 @@ class FaultKind(StrEnum):
     PROXY = "proxy"  # a proxy answers in the place of a node
     RESTORE = "restore"  # the database is copied, and replaced by the copy a while later
     REPLAY = "replay"  # an adversary sends a recorded request again, as it was or changed
+    STATEMENT = "statement"  # statements of a node on Postgres fail
+    SERVER = "server"  # a Postgres server ends all sessions of a node, and takes none for a while
+    AT_STATEMENT = "at statement"  # the next but so many statement on Postgres fails, or the process ends in it
     AT_JOB = "at job"  # killed, or without power, when the process has done so many further jobs
     AT_ANSWER = "at answer"  # the same, when a client gets its next answer
 
 
+SQLITE: Final = "sqlite"
+POSTGRES: Final = "postgresql"
+LACKING: Final[Mapping[str, tuple[FaultKind, ...]]] = {
+    SQLITE: (FaultKind.STATEMENT, FaultKind.SERVER, FaultKind.AT_STATEMENT),
+    POSTGRES: (FaultKind.DISK, FaultKind.RESTORE),
+}
+"""The kinds of faults that nodes with such a database do not have."""
 AIMED: Final = (FaultKind.AT_JOB, FaultKind.AT_ANSWER)
+AIMED_AT_STATEMENTS: Final = 2
+"""How many faults of a run on Postgres are aimed at a statement, besides the others."""
 USUAL: Final = tuple(
     kind for kind in FaultKind if kind not in (FaultKind.FLIP, FaultKind.PROXY, FaultKind.RESTORE, FaultKind.REPLAY)
 )
@@ -54,6 +67,21 @@ REPLAYS: Final = (
     "with another body",
 )
 """How a recorded request is sent."""
+STATEMENT_FAILURES: Final = (
+    SessionFailure.LOST,
+    SessionFailure.UNANSWERED,
+    SessionFailure.SERIALIZATION,
+    SessionFailure.LOCK,
+)
+"""What happens to statements that fail."""
+STATEMENT_ENDS: Final = (
+    SessionFailure.UNANSWERED_COMMIT,
+    SessionFailure.UNANSWERED_COMMIT,
+    SessionFailure.KILL,
+    SessionFailure.KILL,
+    *STATEMENT_FAILURES,
+)
+"""What happens to a statement that a fault is aimed at."""
 RATES: Final = (10.0, 10.0, 20.0)
 """The mean number of faults in a run with `USUAL_KINDS` kinds."""
 USUAL_KINDS: Final = 5
@@ -99,13 +127,16 @@ def draw_faults(
     *,
     rates: Sequence[float] = RATES,
     aimed: int = 2,
+    store: str = SQLITE,
 ) -> list[Fault]:
     """Return the faults of a run of kinds `among` these, each kind and place from a stream of its own, by time.
 
     Half of the kinds, drawn by the seed, are left out: a fault that hides others must not do so in every run.
     """
+    among = [kind for kind in among if kind not in LACKING[store]]
     # A stream for each kind: a new kind leaves the faults of the others where they are.
-    kinds = [kind for kind in among if kind not in AIMED and _is_drawn(streams.of(f"kind {kind}"), kind)]
+    aims = (*AIMED, FaultKind.AT_STATEMENT)
+    kinds = [kind for kind in among if kind not in aims and _is_drawn(streams.of(f"kind {kind}"), kind)]
     rate = streams.of("rate").choice(rates) / (USUAL_KINDS * len(topology.nodes) * seconds)
     faults: list[Fault] = []
     for kind in kinds:
@@ -122,6 +153,10 @@ def draw_faults(
         stream = streams.of(f"aimed fault {number}")
         at = stream.uniform(0, seconds * 0.8)
         faults.append(_draw(stream, stream.choice(AIMED), stream.choice(topology.nodes), topology, at))
+    for number in range(AIMED_AT_STATEMENTS if FaultKind.AT_STATEMENT in among else 0):
+        stream = streams.of(f"fault at a statement {number}")
+        at = stream.uniform(0, seconds * 0.8)
+        faults.append(_draw(stream, FaultKind.AT_STATEMENT, stream.choice(topology.nodes), topology, at))
     return sorted(faults, key=lambda fault: fault.at)
 
 
@@ -182,6 +217,15 @@ def _draw(stream: Stream, kind: FaultKind, host: str, topology: Topology, at: fl
             )
         case FaultKind.FREEZE:
             return Fault(at, kind, host, stream.choice((0.2, 2.0, 12.0)) * stream.uniform(0.5, 1.5))
+        case FaultKind.STATEMENT:
+            mode = stream.choice(STATEMENT_FAILURES)
+            return Fault(at, kind, host, stream.uniform(0.1, 2.0), mode=mode, amount=stream.choice((0.01, 0.1)))
+        case FaultKind.SERVER:
+            return Fault(at, kind, host, stream.choice((0.0, 0.5, 2.0)) * stream.uniform(0.5, 1.5))
+        case FaultKind.AT_STATEMENT:
+            mode = stream.choice(STATEMENT_ENDS)
+            most = (3, 10, 30) if mode == SessionFailure.UNANSWERED_COMMIT else (5, 40, 200)
+            return Fault(at, kind, host, down, mode=mode, number=stream.randint(1, stream.choice(most)))
         case FaultKind.AT_JOB:
             return Fault(at, kind, host, down, mode=power, number=stream.randint(1, stream.choice((5, 40, 200))))
         case FaultKind.AT_ANSWER:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from eventd.errors import EventdError
 from eventd.simulation.faults.adversary import Adversary
@@ -15,7 +15,11 @@ from eventd.simulation.world.journal import Restore
 from eventd.simulation.world.machine import JOB_SECONDS, PEER_PORT, Died, Machine
 from eventd.simulation.world.network import MEAN_SECONDS
 from eventd.simulation.world.path import Path, Wall
+from eventd.simulation.world.session_failures import SessionFailure
 from eventd.simulation.world.world import SimulatedWorld
+
+if TYPE_CHECKING:  # it needs psycopg
+    from eventd.simulation.world.postgres_sessions import NodeSessions
 
 AGAIN_SECONDS: Final = 1.0
 """Seconds after which a node that did not start is started again."""
@@ -38,6 +42,8 @@ class Misfortune:
         """When each of them began, and its kind."""
         self.bad_disks: dict[str, None] = {}
         """The machines whose disks have failed."""
+        self.bad_servers: dict[str, None] = {}
+        """The machines whose statements on Postgres have failed."""
         self._world = world
         self._faults = faults
         self._adversary = Adversary(world) if any(each.kind == FaultKind.REPLAY for each in faults) else None
@@ -54,6 +60,9 @@ class Misfortune:
         self._world.network.calm()
         for machine in self._world.machines.values():
             machine.disk.fault = DiskFault.NONE
+            if machine.sessions is not None:
+                machine.sessions.judges.clear()
+                machine.sessions.outages = 0
             machine.job_seconds = JOB_SECONDS
             machine.wall.correct()
             machine.on_job = _ignore
@@ -74,7 +83,7 @@ class Misfortune:
             except EventdError as error:
                 tries += 1
                 machine.kill()
-                if tries > MOST_TRIES or machine.name not in self.bad_disks:
+                if tries > MOST_TRIES or machine.name not in self.bad_disks | self.bad_servers:
                     raise NoStart(f"{machine.name} does not start: {error}") from None
                 await self._world.loop.pause(AGAIN_SECONDS)
         self._keeping.pop(machine.name, None)
@@ -96,6 +105,8 @@ class Misfortune:
                 await self._ambush(machine, fault)
             case FaultKind.AT_ANSWER:
                 await self._await_answer(machine, fault)
+            case FaultKind.AT_STATEMENT:
+                await self._await_statement(machine, fault)
             case _:
                 await self._disturb(machine, fault)
 
@@ -175,6 +186,28 @@ class Misfortune:
         if count in self._world.journal.listeners:
             self._world.journal.listeners.remove(count)
 
+    async def _await_statement(self, machine: Machine, fault: Fault) -> None:
+        """Let a statement fail, or the process end before it."""
+        loop, judges = self._world.loop, _sessions_of(machine).judges
+        fallen = loop.create_future()
+        left = fault.number
+
+        def judge(commits: bool) -> SessionFailure | None:
+            nonlocal left
+            left -= commits or fault.mode != SessionFailure.UNANSWERED_COMMIT
+            if left > 0 or fallen.done():
+                return None
+            fallen.set_result(None)
+            self._count(fault)
+            self.bad_servers[machine.name] = None
+            return SessionFailure(fault.mode)
+
+        judges.append(judge)
+        loop.call_later(10.0, lambda: None if fallen.done() else fallen.cancel())
+        await self._raise_again(machine, fault, fallen)
+        if judge in judges:
+            judges.remove(judge)
+
     def _end(self, machine: Machine, fault: Fault) -> None:
         if machine.life is None or machine.life.is_dead:
             return
@@ -235,6 +268,14 @@ class Misfortune:
                 machine.disk.fault = DiskFault(fault.mode)
                 self.bad_disks[machine.name] = None
                 return lambda: setattr(machine.disk, "fault", DiskFault.NONE)
+            case FaultKind.STATEMENT:
+                return self._fail_statements(machine, fault)
+            case FaultKind.SERVER:
+                sessions = _sessions_of(machine)
+                self.bad_servers[machine.name] = None
+                sessions.outages += 1
+                sessions.break_all()
+                return lambda: setattr(sessions, "outages", max(0, sessions.outages - 1))
             case FaultKind.CLOCK:
                 machine.wall.offset += fault.amount
                 return lambda: setattr(machine.wall, "offset", machine.wall.offset - fault.amount)
@@ -242,6 +283,21 @@ class Misfortune:
                 machine.freeze()
                 return machine.thaw
         raise ValueError(f"{fault.kind!r} is not a kind of fault")
+
+    def _fail_statements(self, machine: Machine, fault: Fault) -> Callable[[], None]:
+        self.bad_servers[machine.name] = None
+        judges, stream = _sessions_of(machine).judges, self._world.streams.of(f"statements {machine.name}")
+
+        def judge(_commits: bool) -> SessionFailure | None:
+            return SessionFailure(fault.mode) if stream.random() < fault.amount else None
+
+        judges.append(judge)
+        return lambda: judges.remove(judge) if judge in judges else None
+
+
+def _sessions_of(machine: Machine) -> NodeSessions:
+    assert machine.sessions is not None, "a plan for Postgres is played on Postgres"
+    return machine.sessions
 
 
 def _tear_down(paths: Sequence[Path]) -> None:

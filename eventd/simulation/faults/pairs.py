@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from eventd.simulation.faults.fault import FaultKind
+from eventd.simulation.faults.fault import LACKING, FaultKind
 
 MEET_SECONDS: Final = 5.0
 """Two faults meet if at most these seconds are between their begins: the nodes do not rest so soon."""
@@ -17,8 +17,10 @@ def pair_name(first: str, second: str) -> str:
     return " + ".join(sorted((first, second)))
 
 
-PAIRS: Final = tuple(itertools.starmap(pair_name, itertools.combinations(FaultKind, 2)))
-"""All pairs of different kinds."""
+def pairs_on(store: str) -> list[str]:
+    """Return the names of all pairs of different kinds of faults that nodes on a store have."""
+    kinds = [kind for kind in FaultKind if kind not in LACKING[store]]
+    return list(itertools.starmap(pair_name, itertools.combinations(kinds, 2)))
 
 
 def pairs_that_met(times: Sequence[tuple[float, str]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 NEW_EPOCHS: Final = ("epoch", "restore by hand")
 """What happens to a machine so that its log begins a new epoch."""
@@ -51,6 +51,14 @@ class Restore:
     restored_at: float
 
 
+class HeadCommit(NamedTuple):
+    """A commit that changed the head of a log: when, whether it waited for the disk, and the head's next position."""
+
+    at: float
+    is_durable: bool
+    next_position: int
+
+
 @dataclass(slots=True)
 class Journal:
     """The questions of one run, and what happened to its machines as (time, what, host), both in order.
@@ -61,6 +69,8 @@ class Journal:
     asked: list[Asked] = field(default_factory=list)
     changes: list[tuple[float, str, str]] = field(default_factory=list)
     restores: list[Restore] = field(default_factory=list)
+    commits: dict[str, list[HeadCommit]] = field(default_factory=dict)
+    """The commits of each machine whose node has its database on Postgres."""
     listeners: list[Callable[[str], None]] = field(default_factory=list)
 
     def add(self, asked: Asked) -> None:

@@ -112,6 +112,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.network: LoopNetwork | None = None
         self.executor: Callable[[Life | None], Executor] | None = None
         self.trace: Callable[[str], None] | None = None
+        self.descriptors: Callable[..., None] | None = None
+        """Calls a callback, with arguments, whenever a descriptor is readable; None: there are no descriptors."""
         self.steps = 0
         self.sum = 0
         self._now = BEGIN
@@ -232,6 +234,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if (opened := options.get("sock")) is not None:
             host, port = opened.getsockname()
         return await self.network.connect(required_life(), protocol_factory, str(host), int(port))
+
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]
+        if self.descriptors is None:
+            raise NotImplementedError("a simulated process has no descriptors to watch")
+        self.descriptors(fd, callback, *args)
 
     def remove_reader(self, fd: Any) -> bool:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from eventd.log.core.head import renew_epoch
 from eventd.node.machine_access import MachineAccess
@@ -21,10 +21,15 @@ from eventd.simulation.world.played_plugin import PlayedPlugin
 from eventd.simulation.world.pools import SimulatedPool
 from eventd.simulation.world.sqlite_disk import SqliteDisks
 from eventd.simulation.world.streams import ChanceStreams, Stream, StreamChance
+from eventd.store.engine.address import SqliteUrl, parse_url
+from eventd.store.engine.claim import DatabaseClaim
 from eventd.store.engine.database import Database
 from eventd.store.engine.foreign_file import refuse_foreign
 from eventd.store.engine.head_file import forget_head
 from eventd.store.schema.migrations import pending, upgrade
+
+if TYPE_CHECKING:  # it needs psycopg
+    from eventd.simulation.world.postgres_sessions import NodeSessions
 
 T = TypeVar("T")
 API_PORT: Final = 8780
@@ -52,6 +57,8 @@ class Machine:
         self.name = name
         self.address = network.add(name)
         self.disk = disk
+        self.sessions: NodeSessions | None = None
+        """The sessions of its node on Postgres; None: its database is a SQLite file on its disk."""
         self.wall = wall
         self.node: Node | None = None
         self.life: Life | None = None
@@ -124,7 +131,7 @@ class Machine:
         settings = load(
             {
                 "data_dir": str(folder),
-                "database_url": f"sqlite:///{folder}/{DATABASE}",
+                "database_url": f"sqlite:///{folder}/{DATABASE}" if self.sessions is None else self.sessions.url,
                 "api_listen": f"127.0.0.1:{API_PORT}",
                 "local_socket": "off",
                 "drain_timeout": "2s",
@@ -135,6 +142,7 @@ class Machine:
         boot = f"{self.name} {self.boots}"
 
         async def begin() -> Node:
+            claim = await self._claim(settings.database_url, chance)
             self._migrate(settings.database_url, chance, pool, boot)
             clock = VirtualClock(self._loop, self.wall)
             sockets = cast(Any, [SimulatedSocket(self.address, API_PORT)])
@@ -142,6 +150,7 @@ class Machine:
                 settings,
                 clock=clock,
                 chance=chance,
+                claim=claim,
                 sockets=sockets,
                 machine=MachineAccess(pool, boot, self.disk.rewrite, plugin.run, open_address),
             )
@@ -178,7 +187,8 @@ class Machine:
         self._end(resets=False)
         self.boots += 1
         self._network.take_down(self.name)
-        self.on_change("power", self)
+        # A Postgres server is another machine: what its node has committed may not be lost then.
+        self.on_change("power" if self.sessions is None else "kill", self)
         self.disk.lose_power(self._disks)
 
     def restore(self, copy: dict[str, bytes], *, by_hand: bool) -> None:
@@ -204,12 +214,21 @@ class Machine:
             if not self.life.is_dead:
                 self.on_change("thaw", self)
 
+    async def _claim(self, url: str, chance: StreamChance) -> DatabaseClaim | None:
+        """Claim the database, as the daemon does on Postgres. Raises `Conflict` and `DatabaseUnavailable`."""
+        parsed = parse_url(url)
+        if isinstance(parsed, SqliteUrl):
+            return None
+        claim = DatabaseClaim(parsed, self.name, "", self.name, chance)
+        await claim.take_in_thread()
+        return claim
+
     def _migrate(self, url: str, chance: StreamChance, pool: ThreadFactory, boot: str) -> None:
         """Bring the database to the newest schema, as the daemon does before it starts a node."""
         database = Database(url, chance=chance, threads=pool, boot_id=boot, rewrite=self.disk.rewrite)
         try:
             refuse_foreign(database.path)
-            if database.read_now(pending):
+            if self.sessions is not None or database.read_now(pending):  # a copied database has no log yet
                 database.write_now(upgrade, now=1)
             if self.begins_epoch:
                 self.on_change("epoch", self)  # also if the disk fails: it may have begun
@@ -235,6 +254,8 @@ class Machine:
         life.is_dead = True
         life.held.clear()
         self.node = None
+        if self.sessions is not None:
+            self.sessions.end_life()
         self._network.end_life(life, resets=resets)
         for wait in list(self._waits):
             if not wait.done():

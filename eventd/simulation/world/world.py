@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventd.simulation.world.clock import WallTime
 from eventd.simulation.world.disk import Disk
@@ -21,14 +23,23 @@ from eventd.simulation.world.sqlite_disk import sqlite_disks
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import Topology, client_of, peer_document, write_secrets
 
+if TYPE_CHECKING:  # they need psycopg
+    from eventd.simulation.world.postgres_sessions import NodeSessions
+    from eventd.store.schema.scratch_databases import ScratchDatabases
+
 SKEW_SECONDS: Final = 1.0
 """By how much the wall times of machines without a fault differ at most, from the true one."""
 
 
 class SimulatedWorld:
-    """The machines of one topology. `lost` collects errors that nothing in a node has handled."""
+    """The machines of one topology. `lost` collects errors that nothing in a node has handled.
 
-    def __init__(self, topology: Topology, streams: ChanceStreams, folder: Path) -> None:
+    With `server`, each node has a database on it, which `drop_databases` drops.
+    """
+
+    def __init__(
+        self, topology: Topology, streams: ChanceStreams, folder: Path, server: ScratchDatabases | None = None
+    ) -> None:
         self.topology = topology
         self.streams = streams
         self.folder = folder
@@ -43,6 +54,9 @@ class SimulatedWorld:
         self.machines = {name: self._make_machine(name) for name in topology.nodes}
         self.clients = {name: self._make_client(machine) for name, machine in self.machines.items()}
         self.secrets = write_secrets(folder)
+        self._server = server
+        if server is not None:
+            self._create_databases(server)
 
     def _make_machine(self, name: str) -> Machine:
         clocks = self.streams.of(f"clock {name}")
@@ -52,6 +66,22 @@ class SimulatedWorld:
         machine.on_change = self._note_change
         machine.on_run = self._note_run
         return machine
+
+    def _create_databases(self, server: ScratchDatabases) -> None:
+        from eventd.simulation.world.postgres_sessions import NodeSessions
+
+        for name, machine in self.machines.items():
+            notices = self.streams.of(f"notices {name}")
+            end = partial(server.end, database_of(name))
+            machine.sessions = NodeSessions(self.loop, notices, name, server.create(database_of(name)), end)
+            machine.sessions.kill = machine.kill
+            self.journal.commits[name] = machine.sessions.commits
+
+    def drop_databases(self) -> None:
+        """Drop the databases of the nodes on Postgres."""
+        if self._server is not None:
+            for name in self.machines:
+                self._server.drop(database_of(name))
 
     def _make_client(self, machine: Machine) -> ApiClient:
         host = client_of(machine.name)
@@ -94,7 +124,7 @@ class SimulatedWorld:
     @contextmanager
     def running(self) -> Iterator[Callable[[Any], Any]]:
         """Yield a function that runs a coroutine of the simulation to its end; afterwards the world is over."""
-        with self.disks.installed(self._find_disk, self.streams.of("sqlite")):
+        with self._installed():
             asyncio.set_event_loop(self.loop)
             try:
                 yield self.loop.run_until_complete
@@ -104,7 +134,29 @@ class SimulatedWorld:
                     machine.bury()
                 self.loop.end()
 
+    @contextmanager
+    def _installed(self) -> Iterator[None]:
+        """Be the disk below SQLite, or what psycopg connects by, for the block."""
+        if self._server is None:
+            with self.disks.installed(self._find_disk, self.streams.of("sqlite")):
+                yield
+            return
+        from eventd.simulation.world.postgres_sessions import SessionDoor
+
+        with SessionDoor(self.loop, self._find_sessions).installed():
+            yield
+
+    def _find_sessions(self, name: str) -> NodeSessions:
+        sessions = self.machines[name].sessions
+        assert sessions is not None
+        return sessions
+
     def _find_disk(self, path: str) -> Disk | None:
         folder = Path(path).parent
         machine = self.machines.get(folder.parent.name)
         return machine.disk if machine is not None and machine.disk.folder == folder else None
+
+
+def database_of(node: str) -> str:
+    """Return the label of a node's database: unique among the processes that play runs on one server."""
+    return f"{os.getpid()}_{node}"

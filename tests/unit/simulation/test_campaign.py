@@ -137,6 +137,20 @@ def test_a_report_of_another_origin_is_not_continued(
     assert file.read_bytes() == before
 
 
+def test_a_report_of_runs_on_sqlite_takes_none_on_postgres(tmp_path: Path) -> None:
+    file = tmp_path / "campaign.json"
+    CampaignReport.open(file).add(run_of(1))
+    with pytest.raises(Conflict, match=r"store was sqlite, and is postgresql 18\.4"):
+        CampaignReport.open(file, "18.4")
+
+
+def test_a_campaign_on_postgres_counts_the_pairs_of_its_faults(tmp_path: Path) -> None:
+    found = CampaignReport.open(tmp_path / "campaign.json", "18.4").to_object()
+    assert found["origin"]["store"] == "postgresql 18.4"
+    assert "kill + statement" in found["result"]["faultPairs"]
+    assert "disk + kill" not in found["result"]["faultPairs"]
+
+
 def test_a_file_that_is_no_report_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "notes.json"
     file.write_text("[]")

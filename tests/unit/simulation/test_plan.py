@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from eventd.errors import Invalid
-from eventd.simulation.faults.fault import LOST_EPOCH_SECONDS, LOST_EPOCHS, Fault, FaultKind
+from eventd.simulation.faults.fault import LACKING, LOST_EPOCH_SECONDS, LOST_EPOCHS, POSTGRES, SQLITE, Fault, FaultKind
 from eventd.simulation.plan import SMALL, USUAL_SIZE, draw_plan, plan_from_json
 from eventd.simulation.world.topology import SHAPES, PlannedLink, Topology
 
@@ -32,7 +32,7 @@ def test_a_plan_is_the_same_after_json(seed: int) -> None:
     [
         ("load", "kind", "emti", "load[0].kind: 'emti' is not a kind of load"),
         ("load", "host", "z", "load[0].host: 'z' is not a node"),
-        ("faults", "kind", "flood", "faults[0].kind: 'flood' is not a kind of fault"),
+        ("faults", "kind", "flood", "faults[0].kind: 'flood' is not a kind of fault on sqlite"),
         ("faults", "target", "z", "faults[0].target: 'z' is not a node"),
         ("faults", "other", "z", "faults[0].other: 'z' is not a node of the topology or its client"),
     ],
@@ -45,10 +45,28 @@ def test_a_plan_that_names_what_does_not_exist_is_refused(part: str, name: str, 
     assert caught.value.hint.startswith("write one of ")
 
 
-def test_the_plans_of_some_seeds_cover_every_shape_and_every_fault() -> None:
-    plans = [draw_plan(seed) for seed in SEEDS]
+@pytest.mark.parametrize("store", LACKING)
+def test_the_plans_of_some_seeds_cover_every_shape_and_every_fault(store: str) -> None:
+    plans = [draw_plan(seed, store=store) for seed in SEEDS]
     assert {plan.topology.shape for plan in plans} == set(SHAPES)
-    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind) - set(LACKING[store])
+
+
+def test_a_plan_on_postgres_has_the_faults_of_the_one_on_sqlite_that_exist_there() -> None:
+    """Unless the run on SQLite has restores: then it has less load, and some new epochs belong to them."""
+    own = {*LACKING[SQLITE], *LACKING[POSTGRES]}
+    for seed in SEEDS:
+        plans = [draw_plan(seed, store=store) for store in LACKING]
+        if not any(fault.kind == FaultKind.RESTORE for fault in plans[0].faults):
+            shared = [[fault for fault in plan.faults if fault.kind not in own] for plan in plans]
+            assert (shared[0], plans[0].load) == (shared[1], plans[1].load)
+
+
+def test_a_fault_that_does_not_exist_on_the_store_of_a_plan_is_refused() -> None:
+    plan = json.loads(draw_plan(7, store=POSTGRES).to_json())
+    plan["faults"][0]["kind"] = FaultKind.DISK
+    with pytest.raises(Invalid, match="'disk' is not a kind of fault on postgresql"):
+        plan_from_json(json.dumps(plan).encode())
 
 
 def test_most_runs_are_small_and_a_few_are_long() -> None:

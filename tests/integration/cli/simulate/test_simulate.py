@@ -177,7 +177,7 @@ def test_a_process_that_has_answered_all_its_seeds_may_end_before_the_others(
     script = f'read seed; test "$seed" = 1 || read go < {released}; echo "$seed"'
     started = list[subprocess.Popen[bytes]]()
 
-    def start_script(_: str) -> processes._Player:
+    def start_script(*_: object) -> processes._Player:
         started.append(subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         return processes._Player(started[-1])
 
@@ -195,8 +195,8 @@ def test_an_interrupted_campaign_leaves_no_process_and_no_folder(
     started = list[subprocess.Popen[bytes]]()
     start = processes._start
 
-    def start_noted(folder: str) -> processes._Player:
-        player = start(folder)
+    def start_noted(folder: str, server: None) -> processes._Player:
+        player = start(folder, server)
         started.append(player.process)
         return player
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from eventd.simulation.checks.contents import EmittedContents
+from eventd.simulation.checks.stored_rows import open_file
 from eventd.simulation.checks.tables import StoredTables
 from eventd.simulation.world.journal import Asked, Journal
 from eventd.simulation.world.topology import GROUP, PlannedLink, Topology
@@ -31,7 +32,8 @@ def stored(file: Path, event: dict[str, Any]) -> StoredTables:
         database.execute("INSERT INTO blocks VALUES (1, 1, 1, 1, '[\"\"]', ?)", (json.dumps(event),))
         for name in (*EMPTY, "dead_letters"):
             database.execute(f"CREATE TABLE {name} (id, cursor)")
-    return StoredTables("a", file, Topology("pair", ["a", "b"], [PlannedLink("a", "b", relay=False)]), 9.0)
+    with open_file(file) as rows:
+        return StoredTables("a", rows, Topology("pair", ["a", "b"], [PlannedLink("a", "b", relay=False)]), 9.0)
 
 
 @pytest.mark.parametrize(

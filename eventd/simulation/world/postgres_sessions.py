@@ -1,0 +1,292 @@
+"""The sessions of simulated nodes on a real Postgres server: what is done over them, and how they fail.
+
+A statement is one blocking call within a step of the loop. That is deterministic, because a database has the sessions
+of one node alone, whose jobs are atomic: no statement ever waits for another one.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import socket
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Final, cast
+
+import psycopg
+from psycopg import conninfo, pq
+
+from eventd.simulation.world.journal import HeadCommit
+from eventd.simulation.world.life import Life, life_in, present_life
+from eventd.simulation.world.loop import VirtualLoop
+from eventd.simulation.world.session_failures import SessionFailure
+from eventd.simulation.world.streams import Stream
+
+NOTICE_SECONDS: Final = 0.001
+"""The mean time of a notification between the commit and the session that listens."""
+_MOVES_HEAD: Final = "UPDATE log_heads SET next_position"
+_CHANGES_HEAD: Final = "UPDATE log_heads"
+_NOTIFIES: Final = "NOTIFY "
+_LISTENS: Final = "LISTEN "
+_IS_DURABLE: Final = "SELECT current_setting('synchronous_commit') = 'on' AND current_setting('fsync') = 'on'"
+_RAISE: Final = "DO $$ BEGIN RAISE EXCEPTION '{}' USING ERRCODE = '{}'; END $$"
+
+
+_UNANSWERED: Final = (SessionFailure.UNANSWERED, SessionFailure.UNANSWERED_COMMIT)
+_ERRORS: Final = {
+    SessionFailure.SERIALIZATION: ("could not serialize access due to concurrent update", "40001"),
+    SessionFailure.LOCK: ("canceling statement due to lock timeout", "55P03"),
+}
+
+
+class NodeSessions:
+    """The sessions of the node `name`, whose database is behind `target`, a URL.
+
+    `judges` are asked before each statement and commit, and told whether it is a commit that changes the log: the first
+    one that does not return None decides what happens to it. `end_sessions` ends sessions of the server by the numbers
+    of their processes.
+    """
+
+    def __init__(
+        self, loop: VirtualLoop, stream: Stream, name: str, target: str, end_sessions: Callable[[Collection[int]], None]
+    ) -> None:
+        self.url = f"postgresql+psycopg://eventd@postgres/{name}"
+        """The URL that the node is given: the same in every run, because messages of errors contain it."""
+        self.outages = 0
+        """How many faults keep the server from taking new connections."""
+        self.judges: list[Callable[[bool], SessionFailure | None]] = []
+        self.kill: Callable[[], None] = _nothing
+        """Ends the process whose statement is executed."""
+        self.commits: list[HeadCommit] = []
+        self.broken = 0
+        """How many sessions a fault has ended."""
+        self.unanswered_commits = 0
+        self._target: dict[str, Any] = conninfo.conninfo_to_dict(target)
+        self._loop = loop
+        self._stream = stream
+        self._end_sessions = end_sessions
+        self._open: dict[SimulatedSession, None] = {}
+        self._next_position = 1
+        self._pids: list[int] = []  # of the sessions of the present process, also of those that it has closed
+
+    def connect(self, life: Life, *args: Any, **options: Any) -> SimulatedSession:
+        """Open a session of a process, wherever it would lead. Raises `psycopg.OperationalError`."""
+        if life.is_dead or self.outages:
+            raise psycopg.OperationalError("connection to server failed: Connection refused")
+        session = SimulatedSession.connect(*args, **options | self._target, cursor_factory=_SimulatedCursor)
+        session.life = life
+        session.sessions = self
+        session.inode = _inode_of(session.fileno())
+        self._open[session] = None
+        self._pids.append(session.pgconn.backend_pid)
+        return session
+
+    def watch(self, inode: int, readable: Callable[[], None]) -> None:
+        """Call `readable` whenever the session over this socket has got something."""
+        for session in self._open:
+            if session.inode == inode and not session.closed:
+                session.readable = readable
+
+    def end_life(self) -> None:
+        """Close all sessions, as the end of their process does, and wait until the server knows it."""
+        sessions = [*self._open]
+        self._open.clear()
+        for session in sessions:
+            session.close()
+            session.sessions = None  # the pool that has it may outlive the run
+            session.readable = None
+        self._end_sessions(self._pids)
+        self._pids.clear()
+
+    def break_all(self) -> None:
+        """Break every connection, as the end of the server does; the processes find out when they use one."""
+        for session in [*self._open]:
+            self.break_session(session)
+
+    def break_session(self, session: SimulatedSession) -> None:
+        """Break a connection: the server undoes its open transaction."""
+        if session not in self._open or session.closed:
+            return
+        del self._open[session]
+        self.broken += 1
+        with socket.socket(fileno=os.dup(session.fileno())) as own, suppress(OSError):
+            own.shutdown(socket.SHUT_RDWR)
+        self._end_sessions([session.pgconn.backend_pid])
+        session.tell()
+
+    # --- called by sessions ------------------------------------------------------------------------------------------
+
+    def before(self, session: SimulatedSession, *, commits: bool = False) -> SessionFailure | None:
+        """Do what happens to a session before a statement; return what will happen to it after that.
+
+        `commits`: it is a commit that changes the log.
+        """
+        if session not in self._open or session.life.is_dead:
+            return None
+        fault = next(filter(None, (judge(commits) for judge in list(self.judges))), None)
+        match fault:
+            case SessionFailure.LOST:
+                self.break_session(session)
+            case SessionFailure.KILL:
+                self.kill()
+        return fault
+
+    def after(self, session: SimulatedSession, fault: SessionFailure | None) -> None:
+        """Do what happens to a session after a statement. Raises `psycopg.OperationalError`."""
+        if fault in _UNANSWERED:
+            self.break_session(session)
+            raise psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly")
+
+    def committed(self, is_durable: bool, next_position: int | None) -> None:
+        """Note a commit that changed the head, and, unless it is None, its next position."""
+        self._next_position = self._next_position if next_position is None else next_position
+        self.commits.append(HeadCommit(self._loop.time(), is_durable, self._next_position))
+
+    def notify(self) -> None:
+        """Let every session that listens get a notification."""
+        for session in self._open:
+            if session.listens and not session.closed:
+                seconds = self._stream.expovariate(1.0) * NOTICE_SECONDS
+                self._loop.call_later(seconds, session.tell, context=session.life.context())
+
+
+class SimulatedSession(psycopg.Connection[Any]):
+    """A session of a simulated process."""
+
+    life: Life
+    sessions: NodeSessions | None = None
+    """None once its process has ended."""
+    inode: int
+    readable: Callable[[], None] | None = None
+    listens = False
+    head: int | None = None
+    """The next position that the open transaction gives to the head; None if it moves no head."""
+    changes_head = False
+    notifies_others = False
+
+    __hash__ = object.__hash__
+
+    def tell(self) -> None:
+        """Call what waits for the socket, because there is something to read, or the end."""
+        if self.readable is not None:
+            self.readable()
+
+    def note(self, sql: str, params: Any) -> None:
+        """Note what a statement means for the commit."""
+        if sql.startswith(_CHANGES_HEAD):
+            self.changes_head = True
+            if sql.startswith(_MOVES_HEAD):
+                self.head = int(params[0])
+        elif sql.startswith(_NOTIFIES):
+            self.notifies_others = True
+        elif sql.startswith(_LISTENS):
+            self.listens = True
+
+    def fail(self, fault: SessionFailure) -> None:
+        """Let the server fail the statement. Raises the error of the server."""
+        message, code = _ERRORS[fault]
+        psycopg.Cursor(self).execute(_RAISE.format(message, code))
+
+    def commit(self) -> None:
+        sessions = self.sessions
+        if sessions is None or self.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
+            super().commit()
+            return
+        fault = sessions.before(self, commits=self.changes_head)
+        if fault in _ERRORS:
+            self.fail(fault)
+        changes, head, notifies = self.changes_head, self.head, self.notifies_others
+        self._forget()
+        is_durable = changes and psycopg.Cursor(self).execute(_IS_DURABLE).fetchone() == (True,)
+        super().commit()
+        if changes:
+            sessions.committed(is_durable, head)
+        if notifies:
+            sessions.notify()
+        if fault in _UNANSWERED:
+            sessions.unanswered_commits += changes
+        sessions.after(self, fault)
+
+    def rollback(self) -> None:
+        self._forget()
+        super().rollback()
+
+    def _forget(self) -> None:
+        self.changes_head, self.head, self.notifies_others = False, None, False
+
+
+class _SimulatedCursor(psycopg.Cursor[Any]):
+    """Executes the statements of a simulated session."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        with self._judged() as session:
+            done = super().execute(query, params, **options)
+            session.note(str(query), params)
+        return done
+
+    def executemany(self, query: Any, params_seq: Any, **options: Any) -> None:
+        with self._judged():
+            super().executemany(query, params_seq, **options)
+
+    @contextmanager
+    def copy(self, statement: Any, params: Any = None, **options: Any) -> Iterator[Any]:
+        with self._judged(), super().copy(statement, params, **options) as copy:
+            yield copy
+
+    @contextmanager
+    def _judged(self) -> Iterator[SimulatedSession]:
+        """Do what happens to the session before a statement, and after the block that executes it."""
+        session = cast(SimulatedSession, self.connection)
+        sessions = session.sessions
+        fault = None if sessions is None else sessions.before(session)
+        if fault in _ERRORS:
+            session.fail(fault)
+        yield session
+        if sessions is not None:
+            sessions.after(session, fault)
+
+
+class SessionDoor:
+    """Opens every connection to Postgres of a simulated process, and watches the sockets of those that listen.
+
+    `find` returns the sessions of a machine by its name.
+    """
+
+    def __init__(self, loop: VirtualLoop, find: Callable[[str], NodeSessions]) -> None:
+        self._loop = loop
+        self._find = find
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Be what psycopg connects by, for the block. What belongs to no simulated process connects as ever."""
+        connect = psycopg.connect
+        psycopg.connect = partial(self._connect, connect)
+        self._loop.descriptors = self._watch
+        try:
+            yield
+        finally:
+            psycopg.connect = connect
+            self._loop.descriptors = None
+
+    def _connect(self, connect: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        life = present_life()
+        if life is None:
+            return connect(*args, **options)
+        return self._find(life.host).connect(life, *args, **options)
+
+    def _watch(self, descriptor: int, callback: Callable[..., None], *args: Any) -> None:
+        context = contextvars.copy_context()
+        life = life_in(context)
+        assert life is not None, "the simulation itself watches no descriptor"
+        step = partial(self._loop.call_soon, callback, *args, context=context)
+        self._find(life.host).watch(_inode_of(descriptor), step)
+
+
+def _inode_of(descriptor: int) -> int:
+    """Return what identifies a socket, also by a duplicate of its descriptor."""
+    return os.fstat(descriptor).st_ino
+
+
+def _nothing() -> None:
+    """Do nothing."""
