@@ -35,8 +35,9 @@ _END: Final = """\
   flush before it answers. A disk or a hypervisor that acknowledges a flush and loses it is outside the reach of a test.
 - **Faults of memory and of the processor**, and defects of Python, SQLite, Postgres and other libraries, beyond what
   the runs above met.
-- **Postgres in the simulation.** Its nodes run on SQLite. Postgres is tested with real servers: kills, fault injection
-  and the contract tests of the log, which run on both databases.
+- **A Postgres server that crashes in the simulation.** The simulated nodes of the figures above run on SQLite. With
+  `--postgres` they run on a real server, whose sessions and statements fail, but which loses nothing. Its crashes are
+  tested with real servers: kills, fault injection and the contract tests of the log, which run on both databases.
 - **Several processes of a node in the simulation.** Workers and standbys are tested with real processes, and two
   instances with a model.
 - **TLS, name resolution and QUIC in the simulation.** Tests with real sockets cover them.

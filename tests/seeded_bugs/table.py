@@ -410,7 +410,7 @@ TABLE: Final = (
         log_bugs.commit_without_flushing,
         (
             BySuite(
-                "tests/integration/simulation/test_postgres.py::test_what_is_acknowledged_as_durable_was_flushed",
+                "tests/integration/simulation/test_postgres.py::test_a_run_on_postgres_violates_nothing",
                 ("V3",),
                 needs="Postgres",
             ),
