@@ -234,6 +234,11 @@ class Callbacks:
             if name in names:
                 consumer.look_again()
 
+    @property
+    def unsettled(self) -> int:
+        """Return how many consumers are to end and still settle the work under way."""
+        return self._consumers.unsettled
+
     async def stop(self, seconds: float) -> None:
         """End all consumers, after giving requests under way up to `seconds` to finish."""
         await self._consumers.end(self._consumers.names, seconds)

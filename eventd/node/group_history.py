@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from eventd.witnessing.verifying import Verifying, VerifyMetrics
 from federation.history.notes import WITNESS_KEY, NoteSigner
 from federation.history.witnessing import witness_name
 from federation.keys import KeyRing
+
+logger = logging.getLogger("eventd.history")
 
 
 class HistoryMetrics(SealMetrics, WitnessMetrics, VerifyMetrics, Protocol):
@@ -72,6 +75,8 @@ class GroupHistory:
         self._verifying: asyncio.Task[None] | None = None
         self._offers: Offers | None = None
         self.answers: HistoryAnswers | None = None
+        self.is_ending = False
+        """Whether the last records are being sealed, before the node stops."""
 
     async def keep(self, loaded: LoadedKeys) -> None:
         """Keep the history as it is declared now, with the keys of the node.
@@ -132,7 +137,11 @@ class GroupHistory:
         """Seal what is stored, for at most so many seconds, so that no event waits for the next start; then stop."""
         if self._sealer is not None and self._sealing is not None and self._sealer.is_running:
             self._sealer.finish()
-            await asyncio.wait({self._sealing}, timeout=seconds)
+            self.is_ending = True
+            sealed, _ = await asyncio.wait({self._sealing}, timeout=seconds)
+            self.is_ending = False
+            if not sealed:
+                logger.warning("drain timed out", extra={"seconds": seconds, "group": self._config().name})
         self.stop()
 
     def stop(self) -> None:

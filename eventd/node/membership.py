@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -278,6 +278,11 @@ class Membership:
         await self._links.end(self._links.names, seconds)
         await sealed
 
+    @property
+    def unsettled(self) -> int:
+        """Return how many links are to end and still settle the work under way."""
+        return self._links.unsettled
+
     async def leave(self) -> None:
         """End the membership of a deleted group: cancel its deliveries, then close its listener like `stop_listening`.
 
@@ -353,6 +358,14 @@ class Membership:
     def link_names(self) -> list[str]:
         """Return the names of the consumers' cursors, also of repairs, and of consumers that have finished."""
         return self._links.names
+
+
+def count_unsettled(groups: Sequence[Membership]) -> dict[str, int]:
+    """Return the work under way of groups that stop: links that settle, and histories whose last records are sealed."""
+    return {
+        "links": sum(group.unsettled for group in groups),
+        "histories": sum(group.history.is_ending for group in groups),
+    }
 
 
 def rings_of(groups: Mapping[str, Membership], dependencies: GroupDependencies) -> Callable[[GroupConfig], KeyRing]:

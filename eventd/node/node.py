@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -51,7 +51,7 @@ from eventd.node.group_views import VIEW, answer_view, read_view
 from eventd.node.housekeeping import Housekeeping
 from eventd.node.link_wakeups import NodeMetrics
 from eventd.node.machine_access import MACHINE, MachineAccess
-from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, rings_of
+from eventd.node.membership import SHUTDOWN_SECONDS, GroupDependencies, Membership, count_unsettled, rings_of
 from eventd.node.rate_sampler import RateSampler
 from eventd.node.reconciler import Reconciler
 from eventd.node.routemaster import SURFACE, RoutemasterListener, SurfaceDependencies
@@ -66,6 +66,7 @@ from eventd.resources.callback_secret_files import CallbackSecretFiles
 from eventd.resources.subscriber_configuration import subscriber_limits
 from eventd.runtime.chance import Chance
 from eventd.runtime.clock import Clock
+from eventd.runtime.stopping import OpenParts, StopState
 from eventd.runtime.supervisor import Chore, Supervisor
 from eventd.runtime.worker_share import ALL, Share
 from eventd.settings.environment import plugin_environment
@@ -124,7 +125,8 @@ class Node:
         self._open_database = partial(database, is_first=share.is_first or share.resumed)
         self._workers = WorkerPeers(share, self.readiness, self.metrics)
         self._stopped = asyncio.Event()
-        self._started: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._parts = OpenParts()
+        self._leaving: list[Membership] = []  # the groups that are being stopped
 
     # --- starting ---------------------------------------------------------------------------------------------
 
@@ -139,27 +141,28 @@ class Node:
     async def _start(self) -> None:
         self.supervisor = Supervisor(self._clock, self.metrics.task_failed)
         self._stopping = asyncio.get_running_loop().create_future()
-        self._started.append(self.supervisor.stop)
-        shared = not self._share.is_whole
+        self._parts.add("tasks", self.supervisor.stop)
         claim = self._claim.name if self._claim else self._share.claim
-        database = await asyncio.to_thread(self._open_database, shared=shared, claim=claim)
-        self._started.append(lambda: asyncio.to_thread(database.close))
+        database = await asyncio.to_thread(self._open_database, shared=not self._share.is_whole, claim=claim)
+        self._parts.add("database", lambda: asyncio.to_thread(database.close))
         if check := database.claim_check():
-            self._started.append(check.close)
+            self._parts.add("claim", check.close)
             self._workers.check_claim = check.ask
         await asyncio.to_thread(require_current, database)
         self.log = await EventLog.open(database, self._clock, timed=self.metrics.committed)
         self.rates = RateSampler(self.log, self.metrics.traffic)
         self._housekeeping = Housekeeping(self.log, self.settings, self.metrics, self._share)
         self.recorder = ActionRecorder(database, self._clock, self.metrics)
-        self._started += [self.log.close, self._housekeeping.end, partial(self.recorder.refused.write, ends=True)]
+        self._parts.add("writer", self.log.close, lambda: {"writes": self.log.units})
+        self._parts.add("housekeeping", self._housekeeping.end)
+        self._parts.add("refused actions", partial(self.recorder.refused.write, ends=True))
         await self._housekeeping.begin()
         await self._read_keys()
         self.keys.require_any()
         self.following = Following(database, self._clock)
         transport = await self._open_tls()
         self.stream_tenants = StreamTenants(self.settings, transport, database.threads, self._clock)
-        self._started.append(self.stream_tenants.keys.close)
+        self._parts.add("tenants", self.stream_tenants.keys.close)
         self.outbox = Budget(self.settings.max_outbox_bytes, self._count_links, self._clock)
         self.metrics.outbox(lambda: self.outbox.held, lambda: self.outbox.waiting)
         self._dependencies = GroupDependencies(
@@ -176,7 +179,7 @@ class Node:
             self.rates.history,
             lake_shipping.await_shipped(self.settings, self._share),
         )
-        self._started.append(self._stop_groups)
+        self._parts.add("groups", self._stop_groups, lambda: count_unsettled(self._leaving))
         self.reconciler = Reconciler(self.settings, self._share, self.log, self.groups, self._declared_anew)
         self.subscribers = self._make_subscribers()
         self.callbacks = self._make_callbacks()
@@ -190,7 +193,7 @@ class Node:
         )
         self.topics = TopicChanges(self.log, self.keys, self.routing, self.reconciler.subscriptions_changed)
         self.changes = ChangeFollower(self.log, self.following, self.topics, self.reconciler, self._clock)
-        self._started.append(self.routing.stop)
+        self._parts.add("routers", self.routing.stop)
         await self.reconciler.apply(strict=True)
         await self.routing.load()
         await self._serve_api()
@@ -202,7 +205,7 @@ class Node:
         self._tls = await open_api_tls(self.settings.api_tls, credentials, self._clock)
         threads = self.log.database.threads
         transport = Transport(self._clock, credentials, threads=threads, open_address=self._machine.open_address)
-        self._started.append(transport.close)
+        self._parts.add("transport", transport.close)
         self.certificates = Certificates(
             self.settings.api_tls,
             self._tls.tls if self._tls else None,
@@ -230,10 +233,11 @@ class Node:
             self.following.changed,
             self.metrics.subscriptions,
         )
-        self._started.append(plugins.close)
+        self._parts.add("plugins", plugins.close)
         subscribers = Subscribers(dependencies, self.supervisor, self._chance.fraction)
-        self._started.append(lambda: subscribers.stop(self.settings.drain_timeout))
-        self._started.append(self.schedules.stop)
+        close = partial(subscribers.stop, self.settings.drain_timeout)
+        self._parts.add("subscriptions", close, lambda: {"plugins": subscribers.unsettled})
+        self._parts.add("schedules", self.schedules.stop)
         return subscribers
 
     def _make_callbacks(self) -> Callbacks:
@@ -241,13 +245,14 @@ class Node:
         rules = settings.callback_rules
         transport = self._dependencies.transport
         files = CallbackSecretFiles(log.database.threads, settings.credentials_directory)
-        self._started.append(files.close)
+        self._parts.add("callback secrets", files.close)
         self._tester = CallbackTester(transport, rules, self._clock, self._chance, files, subscriber_limits(settings))
         metrics = DeliveryMetrics(self.metrics.callbacks, self.metrics.routemaster, self.metrics.traffic)
         dependencies = CallbackDependencies(log, transport, rules, self.outbox, metrics, self.supervisor.spawn)
         notices = CallbackNotices(log, settings.notices_topic, self.supervisor.spawn)
         callbacks = Callbacks(dependencies, self.supervisor, self._chance.fraction, files, notices.notify)
-        self._started.append(lambda: callbacks.stop(settings.drain_timeout))
+        close = partial(callbacks.stop, settings.drain_timeout)
+        self._parts.add("callbacks", close, lambda: {"callbacks": callbacks.unsettled})
         return callbacks
 
     def _keep_up(self) -> None:
@@ -277,7 +282,7 @@ class Node:
         self._chores = [self.supervisor.keep(chore, name) for name, chore in chores.items()]
         if self._claim is not None:  # without the claim, another node may serve the database
             self._chores.append(self.supervisor.guard(self._claim.keep(self._clock.sleep), "claim"))
-        self._started.append(self._end_chores)
+        self._parts.add("chores", self._end_chores)
 
     async def _serve_api(self) -> None:
         settings = self.settings
@@ -305,10 +310,10 @@ class Node:
         mount_console(app, services, v0, callers, self.recorder, settings, eventd.__version__, self._describe_address)
         runner = Runner(app, self._chance, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
-        self._started.append(runner.cleanup)
+        self._parts.add("api", runner.cleanup)
         await open_site_at(runner, limiter, self._sockets or await listen(*settings.api_listen, self._clock), self._tls)
         self.api_address = runner.addresses[0][:2]
-        self._started.append(self._workers.close)
+        self._parts.add("workers", self._workers.close)
         if local is not None:
             await local.open(runner)
         await self._workers.open(runner, local)
@@ -366,7 +371,7 @@ class Node:
                 lambda url: self.settings.callback_rules.forbidden_url(url) or "",
             ),
         )
-        self._started.append(listener.stop)
+        self._parts.add("routemaster", listener.stop)
         await listener.start()
         self.metrics.routemaster.started()
         if listener.tls is not None and (declared := self.settings.routemaster_tls) is not None:
@@ -379,7 +384,7 @@ class Node:
             return
         tenants, metrics = self.stream_tenants.keys, self.metrics.streams
         streams = NodeStreams(self.settings, listen, v0, self.keys, tenants, metrics, self.certificates)
-        self._started.append(streams.stop)
+        self._parts.add("quic", streams.stop)
         await streams.start(self.reconciler.declared)
         self.streams = streams
         streams.declare(self.reconciler.declared)  # what was declared while it started
@@ -468,12 +473,15 @@ class Node:
     async def stop(self) -> None:
         """Accept no further requests, settle the deliveries under way, and close. May be called again."""
         self._stopped.set()
-        if self._started and not self._stopping.done():
+        if self._parts and not self._stopping.done():
             self._stopping.set_result(None)
         if self._local is not None and self._share.is_whole:
             self._local.close()  # a command that starts now finds no socket, and opens the database
-        while self._started:
-            await self._started.pop()()
+        await self._parts.close_all()
+
+    def stop_state(self) -> StopState:
+        """Return what a stop under way waits for."""
+        return self._parts.state(self.metrics.open_connections())
 
     async def _end_chores(self) -> None:
         """End the chores first: they must not open anything that is closed next, nor be cancelled during an `apply`."""
@@ -483,7 +491,7 @@ class Node:
         await asyncio.gather(*self._chores, return_exceptions=True)
 
     async def _stop_groups(self) -> None:
-        groups = list(self.groups.values())
+        self._leaving = groups = list(self.groups.values())
         self.groups.clear()
         stopping = [self.supervisor.spawn(group.stop(self.settings.drain_timeout), "a group") for group in groups]
         await asyncio.gather(*stopping, return_exceptions=True)  # a failed chore is logged; the others end all the same

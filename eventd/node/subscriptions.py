@@ -104,6 +104,11 @@ class Subscribers:
         """Return the names of the consumers' cursors, also of consumers that have finished."""
         return self._consumers.names
 
+    @property
+    def unsettled(self) -> int:
+        """Return how many consumers are to end and still settle the work under way."""
+        return self._consumers.unsettled
+
     async def stop(self, seconds: float) -> None:
         """End all consumers, after giving running plugins up to `seconds` to finish.
 

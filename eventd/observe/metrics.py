@@ -245,6 +245,18 @@ class Metrics:
             self._connections.labels(group).set(count)
             self._turned_away.labels(group, "full")
 
+    def open_connections(self) -> dict[str, int]:
+        """Return the numbers of open connections by kind. Those of `publish` are among those of `api` and `local`."""
+        found = {"api": 0, "peers": 0}
+        for sample in [sample for metric in self._connections.collect() for sample in metric.samples]:
+            group = sample.labels["group"]
+            kind = "peers" if group and not group.startswith("(") else group.strip("()") or "api"
+            found[kind] = found.get(kind, 0) + int(sample.value)
+        others = {"local": "local_socket", "publish": "publish", "quic": "stream"}
+        for kind, name in others.items():
+            found[kind] = int(self.registry.get_sample_value(f"routerd_eventd_{name}_connections") or 0)
+        return found
+
     def publish_connections(self, count: int) -> None:
         """Set the number of open connections over which programs publish."""
         self._publishing.set(count)

@@ -53,7 +53,7 @@ BOUNDED = {
     "eventd/ingress/questions.py::_run_steps": "answers one part of the question from the database",
     "eventd/log/core/id_merges.py::_merge_all": "submits a step of a merge, or reads ids for a filter",
     "eventd/node/change_follower.py::follow_changes": "reads the head, or sleeps",
-    "eventd/node/node.py::stop": "ends one part of the node",
+    "eventd/runtime/stopping.py::close_all": "ends one part of the node",
     "eventd/plugins/run/host.py::_drain": "consumes what the plugin yields, in the plugin's own process",
     "eventd/node/retention.py::_apply": "writes steps of an eviction, or has one group less",
     "eventd/node/reconciler.py::apply": "reads what is declared",

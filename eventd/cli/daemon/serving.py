@@ -20,6 +20,7 @@ from eventd.observe.error_reports import ErrorReports
 from eventd.processes.hidden import hide_process
 from eventd.runtime.clock import Clock
 from eventd.runtime.log_pause import LogPause
+from eventd.runtime.stopping import StopState
 from eventd.settings.environment import tracing_environment
 from eventd.settings.model import Settings
 from eventd.settings.values import Endpoint
@@ -27,6 +28,8 @@ from eventd.tracing.starting import start_tracing
 
 GRACE_SECONDS = 5.0
 """Seconds that a stop may take beyond the drain time, for closing listeners and the database."""
+NOTICE_SECONDS = 2.0
+"""Seconds of a stop after which it is logged what the stop waits for."""
 ONE_REQUEST_SECONDS = 0.5
 """Signals within this many seconds count as one request to stop: some programs, such as `timeout`, send a signal
 twice."""
@@ -39,7 +42,7 @@ class Service(Protocol):
     """The interface of what `ServiceRunner` runs: a node, its workers, or a standby.
 
     `start` closes what it opened when it fails or is cancelled. Cancelling `run_until_stopped` leaves the node running.
-    `stop` drains and closes, and may be called again.
+    `stop` drains and closes, and may be called again; `stop_state` returns what it waits for meanwhile.
     """
 
     @property
@@ -52,6 +55,8 @@ class Service(Protocol):
     async def reload(self) -> None: ...
 
     async def stop(self) -> None: ...
+
+    def stop_state(self) -> StopState: ...
 
 
 class Manager(Protocol):
@@ -181,16 +186,27 @@ class ServiceRunner:
 
     async def _stop(self) -> None:
         self._manager.stopping()
-        seconds = self._settings.drain_timeout + GRACE_SECONDS
+        begun = self._clock.monotonic()
+        notice = self._clock.timer(NOTICE_SECONDS)
+        notice.add_done_callback(lambda timer: None if timer.cancelled() else self._note_wait(begun))
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._settings.drain_timeout + GRACE_SECONDS):
                 await self._node.stop()
         except TimeoutError:
-            logger.warning("stop timed out", extra={"seconds": seconds})
+            logger.warning("stop timed out", extra=self._describe_stop(begun))
             os._exit(ExitCode.OK)
         finally:
+            notice.cancel()
             self._manager.close()
         logger.info("stopped")
+
+    def _note_wait(self, begun: float) -> None:
+        logger.warning("stop waits", extra=self._describe_stop(begun))
+
+    def _describe_stop(self, begun: float) -> dict[str, Any]:
+        state = self._node.stop_state()
+        seconds = round(self._clock.monotonic() - begun, 1)
+        return {"seconds": seconds, "closing": state.closing, "connections": state.connections, "work": state.work}
 
 
 def write_port_file(path: Path, address: Endpoint) -> None:

@@ -19,6 +19,7 @@ from eventd.errors import Conflict, DatabaseUnavailable
 from eventd.observe.metrics import Metrics
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import Clock
+from eventd.runtime.stopping import StopState
 from eventd.runtime.supervisor import Supervisor
 from eventd.settings.model import Settings
 from eventd.store.engine.claim import SILENT_SECONDS, ClaimHolder, DatabaseClaim
@@ -177,11 +178,15 @@ class Standby:
         """Stop the node, or the wait for the claim, and close the API. May be called again."""
         if self._supervisor is not None:
             await self._supervisor.stop()  # first: a take-over under way must not start a node
-        node, self._node = self._node, None
-        if node is not None:
-            await node.stop()
+        if self._node is not None:
+            await self._node.stop()
+            self._node = None
         await self._close_waiting()
         self._close_sockets()
+
+    def stop_state(self) -> StopState:
+        """Return what a stop under way waits for."""
+        return StopState("standby") if self._node is None else self._node.stop_state()
 
     def _close_sockets(self) -> None:
         for each in self._sockets:

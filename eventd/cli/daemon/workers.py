@@ -23,6 +23,7 @@ from eventd.processes.process import Process
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND, Clock
+from eventd.runtime.stopping import StopState
 from eventd.runtime.supervisor import Supervisor
 from eventd.runtime.worker_share import Share
 from eventd.settings.environment import worker_environment
@@ -85,6 +86,10 @@ class Workers:
         self._tending: list[asyncio.Task[None]] = []
         self._supervisor: Supervisor | None = None
         self._stopped = asyncio.Event()
+
+    def stop_state(self) -> StopState:
+        """Return how many workers a stop under way waits for; each logs what it waits for itself."""
+        return StopState("workers", {}, {"workers": len(self._workers)})
 
     async def start(self) -> None:
         """Start all workers; returns when all are ready. Raises OSError, and `EventdError` if one fails.
@@ -163,10 +168,10 @@ class Workers:
         await asyncio.gather(*self._tending, return_exceptions=True)
         for worker in self._workers:
             worker.process.send_signal(signal.SIGTERM)
-        for worker in self._workers:
+        for worker in [*self._workers]:
             await asyncio.shield(worker.process.exited)
             await worker.close()
-        self._workers.clear()
+            self._workers.remove(worker)
         if self._supervisor is not None:
             await self._supervisor.stop()
         for each in self._sockets:

@@ -6,6 +6,7 @@ When a purpose changes, only its consumer ends.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -15,6 +16,7 @@ from eventd.log.cursors.cursors import Cursor
 from eventd.runtime.supervisor import KeepTask
 
 PurposeT = TypeVar("PurposeT")
+logger = logging.getLogger("eventd.egress")
 
 
 @dataclass(slots=True)
@@ -36,6 +38,7 @@ class Consumers(Generic[PurposeT]):
         self._keep = keep
         self._start = start
         self._running: dict[str, _ActiveConsumer[PurposeT]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[tuple[str, Consumer[Any]]]:
         return iter([(name, one.consumer) for name, one in self._running.items()])
@@ -47,6 +50,11 @@ class Consumers(Generic[PurposeT]):
     def names(self) -> list[str]:
         """Return the cursor names of the consumers, also of ones that have finished."""
         return list(self._running)
+
+    @property
+    def unsettled(self) -> int:
+        """Return how many consumers are to end and still settle the work under way."""
+        return sum(not task.done() for task in self._ending)
 
     async def retire(self, purpose_of: Callable[[str], PurposeT | None]) -> list[str]:
         """Cancel the consumers whose purpose has changed or ended, and return the names of their cursors.
@@ -99,8 +107,14 @@ class Consumers(Generic[PurposeT]):
         for running in ending:
             running.consumer.finish()
         tasks = [running.task for running in ending]
-        if seconds > 0:
-            await asyncio.wait(tasks, timeout=seconds)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._ending.update(tasks)
+        try:
+            if seconds > 0:
+                await asyncio.wait(tasks, timeout=seconds)
+                if late := [each.consumer.name for each in ending if not each.task.done()]:
+                    logger.warning("drain timed out", extra={"seconds": seconds, "cursors": late})
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            self._ending.difference_update(tasks)

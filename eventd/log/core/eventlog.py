@@ -279,6 +279,11 @@ class EventLog:
             self.wakeups.foreign(head.last)
         return head
 
+    @property
+    def units(self) -> int:
+        """Return the number of units that are being written, or wait for it."""
+        return self._appender.units
+
     async def close(self) -> None:
         """Refuse new units, wait for all submitted ones, then flush them and record that no commit can be lost.
 

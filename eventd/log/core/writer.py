@@ -70,6 +70,7 @@ class Writer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
+        self._under_way = 0  # units that are being written
         self._marked = False  # the mark "unsynced" of the head is on the disk
 
     def submit(self, unit: Unit[R]) -> asyncio.Future[R]:
@@ -94,6 +95,11 @@ class Writer:
         return sum(map(len, self._waiting.values()))
 
     @property
+    def units(self) -> int:
+        """Return the number of units that are being written, or wait for it."""
+        return self.waiting + self._under_way
+
+    @property
     def is_idle(self) -> bool:
         """Return whether no unit is being written, or waits for it."""
         return self._idle.is_set()
@@ -113,6 +119,7 @@ class Writer:
 
     def _start(self) -> None:
         group = self._next()
+        self._under_way = len(group)
         if not group:
             self._idle.set()
             return
@@ -140,6 +147,7 @@ class Writer:
                 _resolve(future, Unavailable("the database is closed"))
             for waiting in self._waiting.values():
                 waiting.clear()
+            self._under_way = 0
             self._idle.set()
             return
         _when_done(running, lambda done: self._done(run, done))

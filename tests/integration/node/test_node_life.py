@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import threading
 
 import pytest
 from aiohttp import ClientSession
@@ -12,7 +13,9 @@ from aiohttp import ClientSession
 from eventd.errors import DatabaseUnusable, Unavailable
 from eventd.node.membership import Membership
 from eventd.node.node import Node
+from eventd.observe.log_lines import fields_of
 from eventd.runtime.chance import SYSTEM
+from eventd.runtime.stopping import StopState
 from eventd.settings.loading import load
 from eventd.store.engine import space
 from eventd.store.schema.migrations import NEWEST
@@ -59,7 +62,9 @@ async def test_a_stop_while_a_listener_moves_leaves_neither_open(sites: MakeSite
     assert open_files(a.file) == []
 
 
-async def test_a_stop_does_not_wait_for_a_peer_that_never_answers(sites: MakeSites) -> None:
+async def test_a_stop_does_not_wait_for_a_peer_that_never_answers_and_says_so(
+    sites: MakeSites, caplog: pytest.LogCaptureFixture
+) -> None:
     with FlakyPeer(free_port()) as hole:
         (a,) = sites("a")
         await a.start(drain_timeout="500ms")
@@ -67,9 +72,34 @@ async def test_a_stop_does_not_wait_for_a_peer_that_never_answers(sites: MakeSit
         await a.apply(peer("hole", hole.port))
         await until(lambda: hole.heard, "the peer to be asked")
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        await a.stop()
+        begun, node = loop.time(), a.running
+        stopping = asyncio.create_task(a.stop())
+        await until(lambda: node.stop_state().work, "the stop to wait for the link")
+        assert node.stop_state() == StopState("groups", {}, {"links": 1})
+        await stopping
         assert loop.time() - begun < 2
+        assert node.stop_state().work == {}
+    late = [fields_of(record) for record in caplog.records if record.message == "drain timed out"]
+    assert late == [{"seconds": 0.5, "cursors": ["peer:edge/hole"]}]
+
+
+async def test_a_stop_shows_the_connections_and_the_writes_that_it_waits_for(sites: MakeSites) -> None:
+    (a,) = sites("a")
+    await a.start()
+    await a.join()
+    node, is_slow = a.running, threading.Event()
+    assert node.api_address is not None
+    events = {"events": [{"id": "one", "type": "t"}]}
+    async with ClientSession("http://{}:{}".format(*node.api_address)) as session:
+        node.log.database.start_write(lambda _conn: is_slow.wait(20))  # as on a slow disk
+        emitting = asyncio.create_task(session.post("/api/v1/groups/edge/events", json=events))
+        await until(lambda: node.log.units, "the event to wait for the writer")
+        stopping = asyncio.create_task(a.stop())
+        await until(lambda: node.stop_state() == StopState("api", {"api": 1}, {"writes": 1}), "the stop to wait")
+        is_slow.set()
+        assert (await emitting).status == 200
+        await stopping
+    assert node.log.units == 0
 
 
 async def test_stopping_twice_and_stopping_what_never_started_is_harmless(sites: MakeSites) -> None:

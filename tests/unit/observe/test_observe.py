@@ -328,6 +328,25 @@ def test_what_follows_a_failure_is_what_the_supervisor_reports() -> None:
     assert set(TASK_FAILURES) == {str(failure) for failure in Failure}
 
 
+def test_open_connections_are_counted_by_kind() -> None:
+    metrics = Metrics()
+    assert set(metrics.open_connections().values()) == {0}
+    for group, count in (("", 4), ("edge", 2), ("lab", 3), ("(routemaster)", 1), ("gone", 9)):
+        metrics.connections(group, count)
+    metrics.connections("gone", None)
+    metrics.publish_connections(3)
+    metrics.local_connections(1)
+    metrics.streams.connected()
+    assert metrics.open_connections() == {
+        "api": 4,
+        "peers": 5,
+        "routemaster": 1,
+        "local": 1,
+        "publish": 3,
+        "quic": 1,
+    }
+
+
 def test_counters_that_alerts_watch_begin_at_zero() -> None:
     """Prometheus sees no increase in a series that appears with its first count."""
     metrics = Metrics()

@@ -19,6 +19,7 @@ from eventd.cli.daemon.service_manager import ServiceManager
 from eventd.cli.daemon.serving import run_node, write_port_file
 from eventd.errors import EventdError, Invalid
 from eventd.observe.log_lines import fields_of
+from eventd.runtime.stopping import StopState
 from eventd.settings.loading import load
 from eventd.settings.values import Endpoint
 from eventd.testing import ManualClock, give_turns, until
@@ -58,6 +59,9 @@ class ObedientNode:
 
     async def stop(self) -> None:
         await self._do("stop")
+
+    def stop_state(self) -> StopState:
+        return StopState("api", {"publish": 2}, {"writes": 1})
 
 
 class Manager:
@@ -236,13 +240,56 @@ async def test_a_second_request_leaves_at_once(begin: Begin) -> None:
     assert running.exits == [1]
 
 
-async def test_a_stop_has_a_deadline(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+WAITS_FOR = {"closing": "api", "connections": {"publish": 2}, "work": {"writes": 1}}
+
+
+def _logged(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    return [fields_of(record) for record in caplog.records if record.message == event]
+
+
+async def test_a_stop_has_a_deadline(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(serving, "GRACE_SECONDS", 0.0)
     running = begin(ObedientNode("stop"), drain_timeout="10ms")
     await running.asked("start", "run")
     await running.signal(signal.SIGTERM)
     await running.task
     assert running.exits == [0]
+    assert _logged(caplog, "stop timed out") == [{"seconds": 0.0, **WAITS_FOR}]
+
+
+async def test_a_stop_that_takes_two_seconds_says_once_what_it_waits_for(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = begin(ObedientNode("stop"))
+    await running.asked("start", "run")
+    await running.signal(signal.SIGTERM)
+    await running.asked("start", "run", "stop")
+    running.clock.advance(1.9)
+    await give_turns()
+    assert _logged(caplog, "stop waits") == []
+    for _ in range(3):
+        running.clock.advance(0.1)
+        await give_turns()
+    assert _logged(caplog, "stop waits") == [{"seconds": 2.0, **WAITS_FOR}]
+    running.node.released.set()
+    await running.task
+    running.clock.advance(60)
+    await give_turns()
+    assert len(_logged(caplog, "stop waits")) == 1
+
+
+async def test_a_stop_of_less_than_two_seconds_waits_for_nothing(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = begin(ObedientNode())
+    await running.asked("start", "run")
+    await running.signal(signal.SIGTERM)
+    await running.task
+    running.clock.advance(60)
+    await give_turns()
+    assert _logged(caplog, "stop waits") == []
 
 
 @pytest.mark.parametrize("error", [Invalid("it is wrong"), OSError(98, "Address in use")])
