@@ -68,7 +68,9 @@ class NodeSessions:
         self._end_sessions = end_sessions
         self._open: dict[SimulatedSession, None] = {}
         self._next_position = 1
-        self._pids: list[int] = []  # of the sessions of the present process, also of those that it has closed
+        self._of_process: list[
+            tuple[SimulatedSession, int]
+        ] = []  # also those that have ended, with the server's process
 
     def connect(self, life: Life, *args: Any, **options: Any) -> SimulatedSession:
         """Open a session of a process, wherever it would lead. Raises `psycopg.OperationalError`."""
@@ -79,7 +81,7 @@ class NodeSessions:
         session.sessions = self
         session.inode = _inode_of(session.fileno())
         self._open[session] = None
-        self._pids.append(session.pgconn.backend_pid)
+        self._of_process.append((session, session.pgconn.backend_pid))
         return session
 
     def watch(self, inode: int, readable: Callable[[], None]) -> None:
@@ -90,14 +92,13 @@ class NodeSessions:
 
     def end_life(self) -> None:
         """Close all sessions, as the end of their process does, and wait until the server knows it."""
-        sessions = [*self._open]
         self._open.clear()
-        for session in sessions:
+        for session, _ in self._of_process:
             session.close()
-            session.sessions = None  # the pool that has it may outlive the run
+            session.sessions = None  # a pool that has it may outlive the run
             session.readable = None
-        self._end_sessions(self._pids)
-        self._pids.clear()
+        self._end_sessions([pid for _, pid in self._of_process])
+        self._of_process.clear()
 
     def break_all(self) -> None:
         """Break every connection, as the end of the server does; the processes find out when they use one."""
