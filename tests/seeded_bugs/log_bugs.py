@@ -25,6 +25,7 @@ from eventd.store.engine.fence import require_claim
 from eventd.store.engine.file_guard import FileGuard
 from eventd.store.engine.head_file import HeadMark
 from eventd.store.engine.statements import BEGIN_WRITING, execute
+from eventd.store.engine.thread_pool import ThreadConnections
 from eventd.store.ids.known import store_ids
 from tests.seeded_bugs.bug import replace_function
 
@@ -37,6 +38,21 @@ def commit_without_flushing(patch: pytest.MonkeyPatch) -> None:
         return original(self, durable=durable and self.kind == "sqlite", waits=waits)
 
     patch.setattr(Database, "transaction", transaction)
+
+
+def keep_lost_connections(patch: pytest.MonkeyPatch) -> None:
+    """Let a thread use its connection again that was lost."""
+
+    @contextmanager
+    def use(self: ThreadConnections) -> Iterator[Any]:
+        own = self._of_this_thread
+        if own is None:
+            with engines.lend(self.engine) as conn:
+                yield conn
+        else:
+            yield self._current(own)
+
+    patch.setattr(ThreadConnections, "use", use)
 
 
 def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:

@@ -416,5 +416,18 @@ TABLE: Final = (
             ),
         ),
     ),
+    ProductBug(
+        51,
+        "a lost connection to Postgres is used again",
+        "eventd.store.engine.thread_pool.ThreadConnections",
+        log_bugs.keep_lost_connections,
+        (
+            BySuite(
+                "tests/integration/simulation/test_postgres.py::test_a_run_on_postgres_violates_nothing",
+                ("V1", "V19"),
+                needs="Postgres",
+            ),
+        ),
+    ),
 )
 """All seeded bugs in the order of their numbers."""

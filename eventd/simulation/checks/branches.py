@@ -42,6 +42,7 @@ RARE: Final[Mapping[str, tuple[str, ...]]] = {
     **{branch: (f"call {branch}",) for branch in CALLS},
     "lease taken over": ("journal redelivered",),
     "write-ahead log begun anew": ("disk restarts",),
+    "transaction lost": ("session lost",),
     "commit unanswered": ("session unanswered",),
 }
 """The branches that matter, by name, with what is counted for each."""
@@ -60,6 +61,7 @@ def count_branches(machines: Iterable[Machine], journal: Journal, calls: Counter
     for machine in machines:
         found["disk restarts"] += machine.disk.restarts
         if machine.sessions is not None:
+            found["session lost"] += machine.sessions.lost_transactions
             found["session unanswered"] += machine.sessions.unanswered_commits
         for pool in machine.pools:
             for name, times in pool.operations.items():

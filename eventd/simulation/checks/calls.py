@@ -17,7 +17,7 @@ from eventd.ingress.batch import StoreBatch
 from eventd.ingress.mark_queries import LinkForgotten
 from eventd.ingress.reorder_buffer import ReorderBuffer
 from eventd.log.core import commit, head
-from eventd.store.engine import fence, statements
+from eventd.store.engine import fence
 from eventd.store.engine.claim import DatabaseClaim
 
 
@@ -43,7 +43,6 @@ CALLS: Final = {
     "fence lost": CountedCall(FenceLost, "__init__"),
     "claim regained": CountedCall(DatabaseClaim, "_retake", bool),
     "session refused": CountedCall(fence, "is_held", lambda held: not held),
-    "transaction lost": CountedCall(statements, "in_transaction", lambda is_open: not is_open),
 }
 """The branches by name."""
 

@@ -59,9 +59,10 @@ class NodeSessions:
         self.kill: Callable[[], None] = _nothing
         """Ends the process whose statement is executed."""
         self.commits: list[HeadCommit] = []
-        self.broken = 0
-        """How many sessions a fault has ended."""
+        self.lost_transactions = 0
+        """How many connections a fault has broken in the middle of a transaction."""
         self.unanswered_commits = 0
+        """How many it has broken between a commit that changed the log and its answer."""
         self._target: dict[str, Any] = conninfo.conninfo_to_dict(target)
         self._loop = loop
         self._stream = stream
@@ -110,7 +111,7 @@ class NodeSessions:
         if session not in self._open or session.closed:
             return
         del self._open[session]
-        self.broken += 1
+        self.lost_transactions += session.pgconn.transaction_status == pq.TransactionStatus.INTRANS
         with socket.socket(fileno=os.dup(session.fileno())) as own, suppress(OSError):
             own.shutdown(socket.SHUT_RDWR)
         self._end_sessions([session.pgconn.backend_pid])
