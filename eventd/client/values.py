@@ -77,7 +77,7 @@ class Gap(Struct, kw_only=True, frozen=True):
     """A range of seqs, `first` to `last` inclusive, of which records were lost before the reader got them.
 
     With the `reason` `recreated`, the range is the whole topic, which is now read from its beginning: it was created
-    again, or the log began a new epoch.
+    again, or the log began a new epoch. `epoch` is that of the seqs, if it is a watch that reports the gap.
     """
 
     reason: str
@@ -86,6 +86,7 @@ class Gap(Struct, kw_only=True, frozen=True):
     earliest_seq: int
     head_seq: int
     topic: str = ""
+    epoch: str | None = None
 
 
 class Page(Struct, kw_only=True, frozen=True):

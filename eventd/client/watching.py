@@ -33,6 +33,7 @@ class Options(Struct, kw_only=True, frozen=True, omit_defaults=True):
 class _Start(Struct, kw_only=True, omit_defaults=True):
     from_seq: int = 0
     tail: bool = False
+    epoch: str | None = None
 
 
 class _Ask(Options, kw_only=True, frozen=True, omit_defaults=True):
@@ -41,6 +42,7 @@ class _Ask(Options, kw_only=True, frozen=True, omit_defaults=True):
 
 class _Position(Struct):
     from_seq: int
+    epoch: str | None = None
 
 
 class _Session(Struct):
@@ -58,6 +60,7 @@ class Watch:
         self._connection = connection
         self._options = options
         self._starts = dict(topics)
+        self._epochs: dict[str, str] = {}  # of the seqs reached, as far as the node has named them
         self._known: set[str] = set()  # topics that existed once
         self._session = ""
         self._last_id = ""  # of the last processed frame: the node continues from it
@@ -106,15 +109,22 @@ class Watch:
 
     async def _begin(self) -> None:
         """Create a session at the node that begins at the seqs reached; for None, at the head."""
-        starts = {topic: _Start(from_seq=seq or 0, tail=seq is None) for topic, seq in self._starts.items()}
+        starts = {
+            topic: _Start(from_seq=seq or 0, tail=seq is None, epoch=self._epochs.get(topic))
+            for topic, seq in self._starts.items()
+        }
         ask = _Ask(topics=starts, **msgspec.structs.asdict(self._options))
         session = await self._connection.ask("POST", "/v0/watch", _Session, ask)
         self._session, self._last_id = session.wid, ""
         self._starts = {topic: session.topics[topic].from_seq for topic in starts}
         self._known.update(starts)
+        for topic, begun in session.topics.items():
+            if begun.epoch is not None:  # seqs of another one are reported before anything else is sent
+                self._epochs.setdefault(topic, begun.epoch)
 
     def _forget(self, topic: str) -> None:
         self._starts.pop(topic, None)
+        self._epochs.pop(topic, None)
         self._known.discard(topic)
 
     async def _follow(self) -> AsyncGenerator[Sight, None]:
@@ -138,8 +148,11 @@ class Watch:
             case "tombstone":
                 gap = decode(frame.data, Gap)
                 seen = self._starts.get(gap.topic) or 0
-                # A seq above the head is that of an earlier topic of this name: nothing of the present one was seen.
-                self._starts[gap.topic] = 0 if seen > gap.head_seq else max(seen, gap.last)
+                # Of another epoch, or of an earlier topic of this name, nothing of the present one was seen.
+                is_anew = gap.reason == "recreated" or seen > gap.head_seq
+                self._starts[gap.topic] = gap.earliest_seq - 1 if is_anew else max(seen, gap.last)
+                if gap.epoch is not None:
+                    self._epochs[gap.topic] = gap.epoch
                 return gap
             case "caught-up":
                 caught = decode(frame.data, CaughtUp)

@@ -373,7 +373,7 @@ TABLE: Final = (
         "a watch continues after what its connection did not take",
         "eventd.api.listener.sending.ClientStream",
         consumer_bugs.pass_over_full_sockets,
-        (BySimulation(("V14",), known=25, kinds=("watch",)),),
+        (BySimulation(("V14",), known=7, kinds=("watch",)),),
     ),
     ProductBug(
         41,

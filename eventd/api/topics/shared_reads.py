@@ -150,6 +150,7 @@ class Page:
             "gap_to": lost.gap_to,
             "earliest_seq": lost.earliest_seq,
             "head_seq": lost.head_seq,
+            "epoch": self.epoch,
         }
 
 

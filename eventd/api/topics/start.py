@@ -26,13 +26,17 @@ MOST_RECORDS = 1000
 MOST_BYTES = 8 << 20
 MOST_SEQ = 2**63 - 1
 """A seq larger than that of any record."""
+_OTHER_EPOCH = "-"
+"""Stands for every epoch but the present one: what a client has sent is as long as it likes."""
 
 
 class From(Struct, kw_only=True):
-    """The start in a topic: after a seq, or with `tail` after its newest record."""
+    """The start in a topic: after a seq of an `epoch`, the present one if it is unknown, or with `tail` after its
+    newest record."""
 
     from_seq: U64 = 0
     tail: bool = False
+    epoch: str | None = None
 
     def __post_init__(self) -> None:
         require_u64(from_seq=self.from_seq)
@@ -54,11 +58,13 @@ class Viewing(Struct, kw_only=True):
 
 
 class Beginning(Struct, kw_only=True):
-    """The start of a client in a topic, after `from_seq`; the topic's last assigned seq and its oldest record's."""
+    """The start of a client in a topic, after `from_seq`; the topic's last assigned seq, its oldest record's, and the
+    epoch of these two."""
 
     from_seq: int
     head_seq: int
     earliest_seq: int
+    epoch: str
 
 
 class TopicSnapshot(NamedTuple):
@@ -72,7 +78,12 @@ class TopicSnapshot(NamedTuple):
     def begin(self, asked: From) -> Beginning:
         """Return the start of a client in the topic, as requested."""
         first = self.head_seq if asked.tail else min(asked.from_seq, MOST_SEQ)
-        return Beginning(from_seq=first, head_seq=self.head_seq, earliest_seq=self.earliest_seq)
+        return Beginning(from_seq=first, head_seq=self.head_seq, earliest_seq=self.earliest_seq, epoch=self.epoch)
+
+    def epoch_of(self, asked: From) -> str:
+        """Return the epoch of the seq at which a client starts, as requested."""
+        is_present = asked.tail or not asked.epoch or asked.epoch == self.epoch
+        return self.epoch if is_present else _OTHER_EPOCH
 
 
 async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[str, TopicSnapshot]:

@@ -67,7 +67,10 @@ async def begin_session(call: Call[Lenience, NewSession]) -> SessionBegun:
         Session(
             key=call.key,
             topics={name: topic.topic_id for name, topic in found.items()},
-            begun={name: WatchCursor(beginnings[name].from_seq, topic.epoch) for name, topic in found.items()},
+            begun={
+                name: WatchCursor(beginnings[name].from_seq, topic.epoch_of(asked.topics[name]))
+                for name, topic in found.items()
+            },
             pages=asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES),
             heartbeat=min(max(asked.heartbeat_ms, least), most) / 1000,
         )

@@ -58,7 +58,7 @@ class Command(Struct):
 
 
 class Subscribe(Viewing, kw_only=True):
-    """Follow topics: `topic` after `from_seq` or from its end, and each of `topics` from its own position.
+    """Follow topics: `topic` after `from_seq` of an `epoch`, or from its end; each of `topics` from its own position.
 
     Following a topic again replaces its position. `lenient`: missing topics are left out.
     """
@@ -67,6 +67,7 @@ class Subscribe(Viewing, kw_only=True):
     topics: dict[str, From] | None = None
     from_seq: U64 = 0
     tail: bool = False
+    epoch: str | None = None
     limit: U32 = RECORDS
     max_batch_bytes: U64 = BYTES
     lenient: bool = False
@@ -76,8 +77,8 @@ class Subscribe(Viewing, kw_only=True):
 
     def beginnings(self) -> dict[str, From]:
         """Return by name the start in each topic."""
-        single = {} if self.topic is None else {self.topic: From(from_seq=self.from_seq, tail=self.tail)}
-        return single | (self.topics or {})
+        single = From(from_seq=self.from_seq, tail=self.tail, epoch=self.epoch)
+        return ({} if self.topic is None else {self.topic: single}) | (self.topics or {})
 
 
 class Unsubscribe(Struct, kw_only=True):
@@ -298,9 +299,8 @@ class Conversation:
         self._send("subscribed", request_id, topics=begun)
         pages = asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES)
         for name, topic in found.items():
-            self._follower.follow(
-                TopicRequest(topic.topic_id, name, pages), WatchCursor(begun[name].from_seq, topic.epoch)
-            )
+            cursor = WatchCursor(begun[name].from_seq, topic.epoch_of(beginnings[name]))
+            self._follower.follow(TopicRequest(topic.topic_id, name, pages), cursor)
 
     async def _unsubscribe(self, text: str, request_id: Raw) -> None:
         names = decode(text.encode(), Unsubscribe).names()

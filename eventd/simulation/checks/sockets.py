@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from eventd.simulation.checks.violation import Violation
-from eventd.simulation.load.sockets import PUBLISH, SOCKET, places_of, published_record
+from eventd.simulation.load.sockets import PUBLISH, PUBLISHED, SOCKET, published_record
 from eventd.simulation.world.journal import LOSSES, Asked, Journal
 from eventd.simulation.world.web_socket import SocketMessage
+
+SOON_SECONDS: Final = 5.0
+"""Seconds within which a client that follows a topic gets what was acknowledged."""
 
 
 class SocketReference:
@@ -21,21 +24,22 @@ class SocketReference:
         own = [asked for asked in journal.asked if asked.host == host]
         self._connections = [asked for asked in own if asked.kind == SOCKET]
         self._acks = [asked for asked in own if asked.kind == PUBLISH]
+        self._kept_acks = [asked for asked in self._acks if not journal.may_have_lost(asked)]
         self._losses = journal.times(host, *LOSSES)
+        self._changes = [at for at, _, machine in journal.changes if machine == host]
         self._known: dict[tuple[int, int], int] = {}
-        self._last_era: int | None = None  # in which the client was last sent a place
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""
         for ack in self._acks:
-            yield from self._know(self._era(ack.answered_at), dict(_numbers(ack)), ack.answered_at)
+            if self._era(ack.asked_at) == self._era(ack.answered_at):
+                yield from self._know(self._era(ack.answered_at), dict(_numbers(ack)), ack.answered_at)
         for connection in self._connections:
             yield from self._followed(connection)
             yield from self._answered_in_order(connection)
+            yield from self._late(connection)
             if connection.question["looks"]:
                 yield from self._kept(connection)
-            elif any(places_of(connection.answer)):
-                self._last_era = self._era(connection.asked_at)
 
     def _found(self, invariant: str, detail: str, at: float) -> Violation:
         return Violation(invariant, self._host, f"published: {detail}", at - self._begin)
@@ -51,12 +55,18 @@ class SocketReference:
                 yield self._found("V7", f"seq {seq} is record {number}, and was {before} in the same epoch", at)
 
     def _followed(self, connection: Asked) -> Iterator[Violation]:
-        """Each message begins where the one before it has ended."""
-        place = connection.question["after"]
-        era = self._era(connection.asked_at)
+        """Each message begins where the one before it has ended; a client of another epoch gets a tombstone first."""
+        place, epoch = connection.question["after"], connection.question["epoch"]
+        era, present = self._era(connection.asked_at), epoch
         for message in connection.answer:
             data = message.data
+            if data["op"] in ("record", "caught_up") and epoch != present:
+                yield self._found("V10", f"{data['op']} of another epoch, without a tombstone", message.at)
+                epoch = present
             match data["op"]:
+                case "subscribed":
+                    present = data["topics"][PUBLISHED]["epoch"]
+                    epoch = epoch or present
                 case "record":
                     seqs = [each["$seq"] for each in data["records"]]
                     if data["from_seq"] != place or seqs != list(range(place + 1, data["to_seq"] + 1)):
@@ -64,11 +74,27 @@ class SocketReference:
                     place = data["to_seq"]
                     yield from self._contents(era, message)
                 case "tombstone":
-                    if self._last_era is None or self._last_era == era or connection.question["looks"]:
+                    if data["epoch"] == epoch:
                         yield self._found("V10", f"a tombstone without a loss: {data}", message.at)
-                    place = data["earliest_seq"] - 1
+                    place, epoch, present = data["earliest_seq"] - 1, data["epoch"], data["epoch"]
                 case "caught_up" if data["head_seq"] != place:
                     yield self._found("V14", f"caught up at {data['head_seq']}, and {place} was sent", message.at)
+
+    def _late(self, connection: Asked) -> Iterator[Violation]:
+        """A client that has caught up gets what is acknowledged, unless something happens to the node."""
+        ends = [message.at for message in connection.answer if message.data["op"] == "caught_up"]
+        sent = [(message.at, message.data["to_seq"]) for message in connection.answer if message.data["op"] == "record"]
+        for ack in self._acks if ends else ():
+            since, last = max(ack.answered_at, ends[0]), ack.answer["first_seq"] + ack.answer["count"] - 1
+            until = since + SOON_SECONDS
+            if until > connection.answered_at or self._era(ack.asked_at) != self._era(until):
+                continue
+            if any(since - SOON_SECONDS <= at <= until for at in self._changes):
+                continue
+            reached = max((seq for at, seq in sent if at <= until), default=connection.question["after"])
+            if reached < last:
+                yield self._found("V14", f"seq {last} was acknowledged, and not sent", until)
+                return
 
     def _contents(self, era: int, message: SocketMessage) -> Iterator[Violation]:
         numbers = {each["$seq"]: each["data"]["number"] for each in message.data["records"]}
@@ -100,7 +126,7 @@ class SocketReference:
             yield self._found("V5", f"record {twice[0]} is there twice", connection.answered_at)
         if not any(message.data["op"] == "caught_up" for message in connection.answer):
             return
-        for ack in self._acks:
+        for ack in self._kept_acks:
             lost = [number for seq, number in _numbers(ack) if sent.get(seq) != number]
             if lost and ack.answered_at < connection.asked_at:
                 yield self._found("V3", f"record {lost[0]} acknowledged and lost", connection.answered_at)

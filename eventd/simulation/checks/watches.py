@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
@@ -15,6 +16,7 @@ from eventd.simulation.load.watches import (
     WATCH,
     WATCHED,
     WRITERS,
+    epochs_at_start,
     places_of,
     watched_record,
 )
@@ -24,12 +26,15 @@ from eventd.simulation.world.journal import LOSSES, Asked, Journal
 SOON_SECONDS: Final = 5.0
 """Seconds within which a reader that reads gets what was acknowledged."""
 _OK: Final = 200
+_NOT_FOUND: Final = 404
+_BUSY: Final = 503
 
 
 class WatchSession:
     """A session by its answers: which `starts` its next stream may have in each topic, and the ids that it has sent.
 
-    `begin` are the starts of the session itself; `ids` are the seqs of the ids that arrived.
+    `ids` are the seqs of the ids that arrived. `epochs` are those that the reader's places may be of: the one that it
+    has named, until the node has reported another one, and again for a stream that begins where the last one did.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -37,11 +42,17 @@ class WatchSession:
         self.without = asked.question.get("node", "")
         self.starts = {name: {each["from_seq"]} for name, each in asked.answer["topics"].items()}
         self.ids: dict[str, dict[str, int]] = {}
+        self._named = epochs_at_start(asked)
+        self.epochs = {name: {epoch} for name, epoch in self._named.items()}
+        self.owing = {name for name, each in asked.answer["topics"].items() if each["epoch"] != self._named[name]}
+        """The topics whose first event must report another epoch."""
 
     def begin_stream(self, stream: Asked) -> None:
         """Change the starts as a stream does; one that was not answered may have been begun or not."""
         seqs = self.ids.get(stream.question["last_id"])
         if seqs is None:
+            for name, epoch in self._named.items():
+                self.epochs[name].add(epoch)
             seqs = places_of(stream.question["last_id"])  # beyond what was sent: the node may not follow
             for name, ahead in seqs.items():
                 reached = max((each.get(name, 0) for each in self.ids.values()), default=0)
@@ -62,11 +73,13 @@ class WatchReference:
         self._streams = [asked for asked in own if asked.kind == WATCH]
         self._sessions = {asked.answer["wid"]: WatchSession(asked) for asked in own if _is_session(asked)}
         self._writes = [asked for asked in own if asked.kind == "watched write" and asked.is_good]
+        self._kept_writes = [asked for asked in self._writes if not journal.may_have_lost(asked)]
+        self._starts = journal.times(host, "start")
+        self._restored = [each.restored_at for each in journal.restores if each.host == host]
         self._losses = journal.times(host, *LOSSES)
         self._changes = [at for at, _, machine in journal.changes if machine == host]
         self._known: dict[tuple[int, str, int], Any] = {}  # what a seq of an era has: a number or the id of an event
         self._passed: list[tuple[int, range, WatchSession, float]] = []  # what was left out for a reader
-        self._last_era: dict[str, int] = {}  # of the last stream of each reader
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""
@@ -76,14 +89,34 @@ class WatchReference:
                 yield from self._know(self._era(write), WATCHED, seq, number, write.answered_at)
         for stream in self._streams:
             session = self._sessions[stream.question["wid"]]
+            yield from self._known_session(stream, session)
             session.begin_stream(stream)
             yield from _StreamReading(self, stream, session).violations()
-            if any(event.id for event in stream.answer[1]):
-                self._last_era[stream.question["lane"]] = self.era_at(stream.asked_at)
             yield from self._late(stream)
             if stream.question["lane"] == LOOKING:
                 yield from self._kept(stream)
         yield from self._left_out()
+        yield from self._renewed()
+
+    def _renewed(self) -> Iterator[Violation]:
+        """V16: the epoch of a topic changes by a loss, and once for each restore, when the node finds out later."""
+        unasked = 0
+        for before, later in itertools.pairwise(session.asked for session in self._sessions.values()):
+            topics = before.answer["topics"].keys() & later.answer["topics"].keys()
+            is_lost = any(before.asked_at <= at <= later.answered_at for at in self._losses)
+            answers = before.answer["topics"], later.answer["topics"]
+            if is_lost or all(answers[0][name]["epoch"] == answers[1][name]["epoch"] for name in topics):
+                continue
+            unasked += 1
+            if unasked > sum(at <= later.answered_at for at in self._restored):
+                yield self.found("a new epoch without a loss", later.answered_at, "V16")
+                return
+
+    def _known_session(self, stream: Asked, session: WatchSession) -> Iterator[Violation]:
+        """A session ends with the process of the node: another one does not know it."""
+        is_ended = any(session.asked.answered_at < at < stream.asked_at for at in self._starts)
+        if is_ended and stream.status not in (0, _NOT_FOUND, _BUSY):
+            yield self.found(f"a session of an earlier process was answered with {stream.status}", stream.answered_at)
 
     def found(self, detail: str, at: float, invariant: str = "V14") -> Violation:
         """Return a violation at a time of the loop."""
@@ -92,11 +125,6 @@ class WatchReference:
     def era_at(self, at: float) -> int:
         """Return after how many losses or new epochs a time is; between two of them a seq has one record."""
         return sum(loss <= at for loss in self._losses)
-
-    def is_renewed(self, stream: Asked, session: WatchSession) -> bool:
-        """Return whether the seqs with which a session was begun may be of an earlier epoch."""
-        known = self._last_era.get(stream.question["lane"], self.era_at(session.asked.answered_at))
-        return known < self.era_at(session.asked.answered_at)
 
     def _era(self, asked: Asked) -> int:
         """Return the era of an answer; -1 if it is not certain."""
@@ -144,7 +172,7 @@ class WatchReference:
             yield self.found(f"{WATCHED}: record {twice[0]} is there twice", stream.answered_at, "V5")
         if not any(event.kind == "caught-up" for event in events):
             return
-        for write in self._writes:
+        for write in self._kept_writes:
             numbers = [each["data"]["number"] for each in write.question["records"]]
             kept = zip(write.answer["seqs"], numbers, strict=True)
             lost = [number for seq, number in kept if sent.get(seq) != number]
@@ -186,6 +214,8 @@ class _StreamReading:
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""
         for event in self._stream.answer[1]:
+            if event.kind in ("record", "caught-up"):
+                yield from self._owed(event)
             match event.kind:
                 case "record":
                     yield from self._record(event)
@@ -234,10 +264,22 @@ class _StreamReading:
         for seq in missing:
             self._reference.leave_out(self._stream, range(seq, seq + 1), self._session, event.at)
 
+    def _owed(self, event: SentEvent) -> Iterator[Violation]:
+        """A reader of another epoch gets a tombstone before anything else."""
+        topic = event.data["topic"]
+        if topic in self._session.owing:
+            detail = f"{topic}: {event.kind} of another epoch than the reader's, without a tombstone"
+            yield self._reference.found(detail, event.at, "V10")
+            self._session.owing.discard(topic)
+
     def _tombstone(self, event: SentEvent) -> Iterator[Violation]:
-        if not self._reference.is_renewed(self._stream, self._session):
+        """A tombstone says that the reader's place is of another epoch than the topic."""
+        topic, epoch = event.data["topic"], event.data["epoch"]
+        if self._session.epochs[topic] == {epoch}:
             yield self._reference.found(f"a tombstone without a loss: {event.data}", event.at, "V10")
-        self._places[event.data["topic"]] = {event.data["earliest_seq"] - 1}
+        self._session.epochs[topic] = {epoch}
+        self._session.owing.discard(topic)
+        self._places[topic] = {event.data["earliest_seq"] - 1}
 
     def _keep(self, event: SentEvent) -> Iterator[Violation]:
         """The id of an event never names a place that was not sent."""

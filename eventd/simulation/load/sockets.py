@@ -21,6 +21,7 @@ PUBLISH: Final = "publish"
 """The kind of journal entry of a batch that was acknowledged."""
 PUBLISHED: Final = "published"
 """The topic that is published to and followed."""
+_BEGIN: Final = (0, None)
 _CONFIG: Final = {"durability": "fsync", "idempotency_window_ms": 86_400_000}
 _CONNECT_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 10.0
@@ -52,13 +53,13 @@ class Sockets(LoadKind):
             left = until - world.loop.time()
             if left <= 0 and not batches:
                 return
-            after = _reached(world, client)
-            batches = await _converse(world, client, batches, after, data["limit"], max(left, _PAUSE), data[UNIT])
+            place = _reached(world, client)
+            batches = await _converse(world, client, batches, place, data["limit"], max(left, _PAUSE), data[UNIT])
             await world.loop.pause(_PAUSE)
 
     async def look(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> bool:
         """Follow the whole topic to its end."""
-        await _converse(world, client, [], 0, 1000, _LOOK_SECONDS, "", until_end=True)
+        await _converse(world, client, [], _BEGIN, 1000, _LOOK_SECONDS, "", until_end=True)
         last = next(each for each in reversed(world.journal.of(SOCKET)) if each.host == client.machine.name)
         ops = {message.data["op"] for message in last.answer}
         return "caught_up" in ops or any(message.data.get("code") == "topic_not_found" for message in last.answer)
@@ -84,15 +85,19 @@ async def _converse(
     world: SimulatedWorld,
     client: ApiClient,
     batches: list[tuple[int, int]],
-    after: int,
+    place: tuple[int, str | None],
     limit: int,
     seconds: float,
     unit: str,
     *,
     until_end: bool = False,
 ) -> list[tuple[int, int]]:
-    """Follow the topic after a seq over one connection, and publish; return the batches without an acknowledgement."""
+    """Follow the topic after a seq of an epoch, and publish, over one connection.
+
+    Return the batches without an acknowledgement.
+    """
     loop, begun = world.loop, world.loop.time()
+    after, epoch = place
     made: WebSocketClient | None = None
     with suppress(OSError):
         async with asyncio.timeout(_CONNECT_SECONDS):
@@ -100,7 +105,7 @@ async def _converse(
     if made is not None:
         for first, count in batches:  # a batch that was written before is not written again
             made.send(_command(first, count))
-        made.send({"op": "subscribe", "topic": PUBLISHED, "from_seq": after, "limit": limit})
+        made.send({"op": "subscribe", "topic": PUBLISHED, "from_seq": after, "epoch": epoch, "limit": limit})
         while not made.over.done() and loop.time() < begun + seconds:
             if until_end and any(each.data["op"] in ("caught_up", "error") for each in made.messages):
                 break
@@ -114,7 +119,7 @@ async def _converse(
     done = {each.data["request_id"] for each in acks}
     left = [batch for batch in batches if batch[0] not in done]
     name = f"{SOCKET} {unit}" if unit and not left else ""
-    question = {"after": after, "sent": [first for first, _ in batches], "looks": until_end}
+    question = {"after": after, "epoch": epoch, "sent": [first for first, _ in batches], "looks": until_end}
     status = 200 if status == 101 else status
     world.journal.add(Asked(SOCKET, host, begun, loop.time(), status, question, messages, unit=name))
     return left
@@ -126,13 +131,27 @@ def _command(first: int, count: int) -> dict[str, Any]:
     return {**command, "config": _CONFIG, "idempotency_key": f"published {first}"}
 
 
-def _reached(world: SimulatedWorld, client: ApiClient) -> int:
-    """Return the seq up to which the client was sent the topic."""
+def _reached(world: SimulatedWorld, client: ApiClient) -> tuple[int, str | None]:
+    """Return the seq up to which the client was sent the topic, and its epoch; None as long as it knows none."""
     for asked in reversed(world.journal.asked):
         is_own = asked.kind == SOCKET and asked.host == client.machine.name and not asked.question["looks"]
-        if is_own and (places := [*places_of(asked.answer)]):
-            return places[-1]
-    return 0
+        if is_own and (epochs := [*epochs_of(asked)]):
+            return [asked.question["after"], *places_of(asked.answer)][-1], epochs[-1]
+    return _BEGIN
+
+
+def epochs_of(connection: Asked) -> Iterator[str]:
+    """Yield the epochs of a client's places, as the client and the node have named them; none without a subscription.
+
+    The node's answer to a subscription names the present epoch, which is that of the client unless it knows one.
+    """
+    known = connection.question["epoch"]
+    for message in connection.answer:
+        match message.data["op"]:
+            case "subscribed":
+                yield known or message.data["topics"][PUBLISHED]["epoch"]
+            case "tombstone":
+                yield message.data["epoch"]
 
 
 def places_of(messages: Sequence[SocketMessage]) -> Iterator[int]:

@@ -1,7 +1,7 @@
 """Readers that watch topics over streams of server-sent events, and writes of large records that fill their buffers.
 
 A reader hangs up, is cut off, or loses its session with the node; it continues after the last event that it was sent,
-where its last stream began, or with a new session after its last seq.
+where its last stream began, or with a new session after its last seq and in its epoch.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from eventd.simulation.world.world import SimulatedWorld
 WATCH: Final = "watch"
 """The kind of journal entry of a stream: its question names the session, and its answer are the events."""
 SESSION: Final = "watch session"
+TOMBSTONE: Final = "tombstone"
+"""The kind of event that reports a loss, or another epoch."""
 WATCHED: Final = "watched"
 """The topic of large records."""
 GROUP_TOPIC: Final = f"group:{GROUP}"
@@ -118,8 +120,8 @@ async def _read(world: SimulatedWorld, client: ApiClient, data: dict[str, Any]) 
     while (left := until - world.loop.time()) > 0:
         last = _last_stream(world, client, data[LANE])
         if last is None or resume == "anew":
-            seqs = {} if last is None else _reached(world, last)
-            wid = await _begin_session(client, data, seqs)
+            places = {} if last is None else _reached(world, last)
+            wid = await _begin_session(client, data, places)
             last_id = ""
         else:
             wid, last_id = last.question["wid"], _id_of(last, resume)
@@ -132,9 +134,9 @@ async def _read(world: SimulatedWorld, client: ApiClient, data: dict[str, Any]) 
         await world.loop.pause(_PAUSE)
 
 
-async def _begin_session(client: ApiClient, data: dict[str, Any], seqs: dict[str, int]) -> str | None:
-    """Begin a session after these seqs; return its name, or None without an answer or without any topic."""
-    topics = {name: {"from_seq": seqs.get(name, 0)} for name in data["topics"]}
+async def _begin_session(client: ApiClient, data: dict[str, Any], places: dict[str, dict[str, Any]]) -> str | None:
+    """Begin a session at these places; return its name, or None without an answer or without any topic."""
+    topics = {name: places.get(name, {"from_seq": 0}) for name in data["topics"]}
     question = {"topics": topics, "heartbeat_ms": 1000, "limit": data["limit"], "max_batch_bytes": data["bytes"]}
     if data["without"]:
         question["node"] = data["without"]
@@ -219,18 +221,29 @@ def _has_all(world: SimulatedWorld, client: ApiClient, data: dict[str, Any], las
     return _topics_of(world, client, last.question["wid"]) >= set(data["topics"])
 
 
-def ids_of(world_journal: Sequence[Asked], session: str) -> list[str]:
-    """Return the ids of the events of a session's streams, in the order in which they arrived."""
+def events_of(world_journal: Sequence[Asked], session: str) -> list[SentEvent]:
+    """Return the events with an id of a session's streams, in the order in which they arrived."""
     streams = (each for each in world_journal if each.kind == WATCH and each.question["wid"] == session)
-    return [event.id for each in streams for event in each.answer[1] if event.id]
+    return [event for each in streams for event in each.answer[1] if event.id]
 
 
-def _reached(world: SimulatedWorld, last: Asked) -> dict[str, int]:
-    """Return the seqs that a reader has reached in its topics."""
-    answer = _session(world, last.host, last.question["wid"]).answer["topics"]
-    seqs = {name: each["from_seq"] for name, each in answer.items()}
-    ids = ids_of(world.journal.asked, last.question["wid"])
-    return seqs | places_of(ids[-1]) if ids else seqs
+def _reached(world: SimulatedWorld, last: Asked) -> dict[str, dict[str, Any]]:
+    """Return the places that a reader has reached in its topics: a seq, and the epoch that the node has named."""
+    session = _session(world, last.host, last.question["wid"])
+    seqs = {name: each["from_seq"] for name, each in session.answer["topics"].items()}
+    epochs = epochs_at_start(session)
+    events = events_of(world.journal.asked, last.question["wid"])
+    for event in events:
+        if event.kind == TOMBSTONE:
+            epochs[event.data["topic"]] = event.data["epoch"]
+        seqs |= places_of(event.id)
+    return {name: {"from_seq": seq, "epoch": epochs[name]} for name, seq in seqs.items()}
+
+
+def epochs_at_start(session: Asked) -> dict[str, str]:
+    """Return the epoch of a reader's place in each topic when it has begun a session: the one that it has named."""
+    asked = session.question["topics"]
+    return {name: asked[name].get("epoch", each["epoch"]) for name, each in session.answer["topics"].items()}
 
 
 def _id_of(last: Asked, resume: str) -> str:

@@ -9,8 +9,10 @@ import pytest
 
 from eventd.client import Batch, CaughtUp, Client, Config, Gap, NewRecord, Sight, TopicDeleted, Watch
 from eventd.errors import NotFound, Unavailable
+from eventd.log.core.head import renew_epoch
 from tests.integration.client.conftest import Pauses
 from tests.support.flaky_proxy import CUT, Fault, FlakyProxy
+from tests.support.v0 import Server
 
 
 async def write(client: Client, topic: str, *data: object) -> None:
@@ -120,6 +122,27 @@ async def test_a_node_that_has_forgotten_the_session_is_told_it_again(
             if network.asked.count("POST /v0/watch") == 2 and len(records(seen)) >= 8:
                 break
     assert sorted(records(seen), key=str) == [*(("a", n) for n in range(5)), *(("b", n) for n in range(2, 5))]
+
+
+async def test_a_node_that_comes_back_with_another_epoch_is_read_from_the_beginning_after_a_gap(
+    far: Client, client: Client, server: Server, network: FlakyProxy
+) -> None:
+    await write(client, "a", *range(3))
+    network.faults = [Fault("/watch/", CUT, words=b"caught-up"), Fault("/watch/", 404)]
+    watch = far.watch({"a": 0})
+    seen: list[Sight] = []
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        async for sight in sights:
+            if not seen:
+                await server.log.database.write(renew_epoch)
+                await write(client, "a", 3)
+            seen.append(sight)
+            if isinstance(sight, Gap):  # nothing of the new epoch was seen
+                assert (sight.reason, watch.cursors) == ("recreated", {"a": 0})
+            if isinstance(sight, CaughtUp) and len(seen) > 2:
+                break
+    assert records(seen) == [("a", n) for n in (0, 1, 2, 0, 1, 2, 3)]
+    assert watch.cursors == {"a": 4}
 
 
 async def test_what_is_missing_is_a_value_and_comes_once(client: Client) -> None:

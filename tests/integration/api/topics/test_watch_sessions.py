@@ -425,6 +425,27 @@ async def test_a_checkpoint_that_is_not_kept_leads_back_to_the_beginning_of_the_
         assert (await stream.take("record"))[0].seqs == [1]
 
 
+async def test_a_session_from_another_epoch_begins_anew_after_a_tombstone(server: Server) -> None:
+    await server.write("jobs", 1, 2, 3)
+    topics = {"jobs": {"from_seq": 2, "epoch": "that of a copy"}}
+    told = await begin_session(server, topics=topics)
+    async with open_stream(server, told.body["wid"]) as stream:
+        tombstone, record, _ = await stream.take("tombstone", "record", "caught-up")
+    assert (tombstone.data["reason"], record.seqs) == ("recreated", [1, 2, 3])
+    assert tombstone.data["epoch"] == told.body["topics"]["jobs"]["epoch"]
+    topics["jobs"]["epoch"] = tombstone.data["epoch"]
+    told = await begin_session(server, topics=topics)
+    async with open_stream(server, told.body["wid"]) as stream:
+        assert (await stream.take("record"))[0].seqs == [3]
+
+
+async def test_the_end_of_a_topic_is_that_of_the_present_epoch(server: Server) -> None:
+    await server.write("jobs", 1)
+    told = await begin_session(server, topics={"jobs": {"tail": True, "epoch": "that of a copy"}})
+    async with open_stream(server, told.body["wid"]) as stream:
+        await stream.take("caught-up")
+
+
 async def test_a_new_epoch_is_told_to_those_who_come_back(server: Server) -> None:
     await server.write("jobs", 1, 2)
     wid = (await begin_session(server, "jobs")).body["wid"]

@@ -9,9 +9,10 @@ import pytest
 from eventd.simulation.checks.watches import WatchReference
 from eventd.simulation.load.watches import GROUP_TOPIC, LOOKING, SESSION, WATCH, WATCHED, id_of_places, watched_record
 from eventd.simulation.world.event_stream import SentEvent
-from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.journal import Asked, Journal, Restore
 
 CONTENT = {"text": "x"}
+EPOCH = "e-1"
 
 
 def records(*numbers: int, after: int = 0) -> SentEvent:
@@ -25,9 +26,22 @@ def caught_up(seq: int) -> SentEvent:
     return SentEvent(5.2, "caught-up", id_of_places({WATCHED: seq}), {"topic": WATCHED, "head_seq": seq})
 
 
-def found(*events: SentEvent, topic: str = WATCHED) -> set[str]:
-    """Return the invariants that these events violate on a stream that reads all, after writes of records 0 and 1."""
-    session = {"wid": "w", "topics": {topic: {"from_seq": 0}}}
+def found(
+    *events: SentEvent,
+    topic: str = WATCHED,
+    epoch: str = "",
+    restored: bool = False,
+    status: int = 200,
+    restart: bool = False,
+) -> set[str]:
+    """Return the invariants that these events violate on a stream that reads all, after writes of records 0 and 1.
+
+    `epoch`: the one that the reader has named. `restored`: a copy from before the second write has replaced the
+    database. `restart`: the node has started again since the session began.
+    """
+    named = {"from_seq": 0} | ({"epoch": epoch} if epoch else {})
+    changes = [(3.5, "restore", "a")] * restored + [(4.5, "start", "a")] * restart
+    session = {"wid": "w", "topics": {topic: {"from_seq": 0, "epoch": EPOCH}}}
     question = {"wid": "w", "last_id": "", "lane": LOOKING, "pause": 0.0}
     emitted = {"events": [{"id": "e", "type": "door.open", "payload": CONTENT}]}
     journal = Journal(
@@ -35,9 +49,11 @@ def found(*events: SentEvent, topic: str = WATCHED) -> set[str]:
             Asked("emit", "a", 1.0, 1.1, 200, emitted, {"results": []}),
             Asked("watched write", "a", 1.0, 1.1, 200, {"records": [watched_record(0)]}, {"seqs": [1], "last_seq": 1}),
             Asked("watched write", "a", 2.0, 2.1, 200, {"records": [watched_record(1)]}, {"seqs": [2], "last_seq": 2}),
-            Asked(SESSION, "a", 4.0, 4.1, 200, {}, session),
-            Asked(WATCH, "a", 5.0, 5.5, 200, question, ("hung up", list(events))),
-        ]
+            Asked(SESSION, "a", 4.0, 4.1, 200, {"topics": {topic: named}}, session),
+            Asked(WATCH, "a", 5.0, 5.5, status, question, ("hung up", list(events))),
+        ],
+        changes,
+        [Restore("a", 1.5, 3.5)] * restored,
     )
     return {each.invariant for each in WatchReference(journal, "a", 0.0).violations()}
 
@@ -59,7 +75,7 @@ def test_an_error_of_the_stream_violates_nothing() -> None:
         ([records(1, 0), caught_up(2)], "V7"),
         ([records(1, after=1), caught_up(2)], "V14"),
         ([records(0), caught_up(2)], "V14"),
-        ([SentEvent(5.1, "tombstone", "", {"topic": WATCHED, "earliest_seq": 1})], "V10"),
+        ([SentEvent(5.1, "tombstone", "", {"topic": WATCHED, "earliest_seq": 1, "epoch": EPOCH})], "V10"),
     ],
 )
 def test_a_wrong_stream_is_named(events: list[SentEvent], violation: str) -> None:
@@ -71,3 +87,40 @@ def test_an_event_with_another_payload_is_named(payload: dict[str, Any], violati
     sent = [{"$seq": 1, "meta": {"id": "e"}, "data": payload}]
     data = {"topic": GROUP_TOPIC, "from_seq": 0, "to_seq": 1, "records": sent}
     assert found(SentEvent(5.1, "record", id_of_places({GROUP_TOPIC: 1}), data), topic=GROUP_TOPIC) == violations
+
+
+def tombstone(epoch: str) -> SentEvent:
+    data = {"topic": WATCHED, "earliest_seq": 1, "epoch": epoch}
+    return SentEvent(5.05, "tombstone", id_of_places({WATCHED: 0}), data)
+
+
+def test_after_a_restore_the_records_of_the_copy_follow_a_tombstone() -> None:
+    assert found(tombstone(EPOCH), records(0), caught_up(1), epoch="e-0", restored=True) == set()
+
+
+@pytest.mark.parametrize(
+    ("events", "epoch", "violation"),
+    [
+        ([records(0), caught_up(1)], "e-0", "V10"),  # nothing says that the records are others
+        ([tombstone(EPOCH), records(0), caught_up(1)], EPOCH, "V10"),
+        ([tombstone(EPOCH), caught_up(0)], "e-0", "V3"),
+    ],
+)
+def test_a_wrong_stream_after_a_restore_is_named(events: list[SentEvent], epoch: str, violation: str) -> None:
+    assert violation in found(*events, epoch=epoch, restored=True)
+
+
+@pytest.mark.parametrize(("status", "violations"), [(404, set()), (200, {"V14"})])
+def test_another_process_does_not_know_a_session(status: int, violations: set[str]) -> None:
+    assert found(status=status, restart=True) == violations
+
+
+@pytest.mark.parametrize(("loss", "violations"), [(True, set()), (False, {"V16"})])
+def test_another_epoch_without_a_loss_is_named(loss: bool, violations: set[str]) -> None:
+    sessions = [
+        Asked(SESSION, "a", at, at + 0.1, 200, {"topics": {WATCHED: {"from_seq": 0}}}, answer)
+        for at, epoch in ((1.0, "e-1"), (3.0, "e-2"))
+        for answer in [{"wid": epoch, "topics": {WATCHED: {"from_seq": 0, "epoch": epoch}}}]
+    ]
+    journal = Journal(sessions, [(2.0, "power", "a")] * loss)
+    assert {each.invariant for each in WatchReference(journal, "a", 0.0).violations()} == violations
