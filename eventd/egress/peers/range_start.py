@@ -17,12 +17,12 @@ class RangeStart(NamedTuple):
     fresh: bool = False
     gone_until: int = 0
 
-    def must_report(self, gap_end: int, after: int) -> bool:
-        """Return whether an empty batch must report records, up to `gap_end`, that retention evicted too early.
+    def must_report(self, gap_end: int, after: int, lost: int) -> bool:
+        """Return whether an empty batch must report records that retention evicted too early; see `begin`.
 
         If the cursor passed the gap silently, the next range would claim after a restart that everything was sent.
         """
-        return (gap_end if self.fresh else self.gone_until) > after
+        return (gap_end if self.fresh else max(lost, self.gone_until)) > after
 
     def begin(self, after: int, gap_end: int, lost: int) -> tuple[int, int | None]:
         """Return the position after which the range begins, and the one after which the loss before it begins.

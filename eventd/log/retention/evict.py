@@ -123,14 +123,14 @@ def _by_age(conn: Connection, topic_id: int, window: Window, limits: EvictionLim
 class _Prefix(NamedTuple):
     """The oldest blocks, which one step removes. `whole` is the last one as it is stored, possibly with more records.
 
-    `held`: they end before a record that must be kept; `undelivered`: the cursor of a peer or repair has not
-    passed one of their unexpired records.
+    `held`: they end before a record that must be kept. `lost`: the position of the last unexpired one of their records
+    that the cursor of a peer or repair has not passed; 0: there is none.
     """
 
     blocks: Sequence[Block]
     whole: Block
     held: bool
-    undelivered: bool
+    lost: int
 
 
 def _next_prefix(
@@ -144,11 +144,12 @@ def _next_prefix(
     # Only the cursors of peers and callbacks hold back eviction; every other reader is notified of its gap.
     oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
     passed = fetch(conn, oldest_cursor_sql, (topic.id,))[0][0]
+    held_from = passed if limits.keep_undelivered else None
     held = read_held_position(conn, topic.id, now)
     going: list[Block] = []
     stored: list[Block] = []
     most_bytes = CHUNK_BYTES * max(chunk, CHUNK) // CHUNK
-    size, room, undelivered, is_held = 0, chunk, False, False
+    size, room, is_held = 0, chunk, False
     for block in scan_seqs(conn, topic.id, topic.evicted_seq, min(last, topic.evicted_seq + chunk)):
         records = min(last, block.last_seq) - block.seq + 1
         if going and (size + block.bytes > most_bytes or records > room):
@@ -156,9 +157,9 @@ def _next_prefix(
         part = block.within(0, block.position + min(records, chunk) - 1)
         if part is None:
             break
-        waiting = None if passed is None or undelivered else _first_undelivered(part, passed, now)
+        waiting = None if held_from is None else _first_undelivered(part, held_from, now)
         kept = None if held is None else _first_alive(part.within(held, part.last), now)
-        if waiting is not None and limits.keep_undelivered:
+        if waiting is not None:
             kept = min(waiting, waiting if kept is None else kept)
         unsealed = _first_unsealed(part, tree)
         if unsealed is not None:
@@ -172,8 +173,8 @@ def _next_prefix(
             size, room = size + part.bytes, room - part.records
         if is_held:
             break
-        undelivered = undelivered or waiting is not None
-    return _Prefix(going, stored[-1], is_held, undelivered) if going else None
+    lost = 0 if passed is None or limits.keep_undelivered else _last_undelivered(going, passed, now)
+    return _Prefix(going, stored[-1], is_held, lost) if going else None
 
 
 def _first_unsealed(block: Block, tree: Tree | None) -> int | None:
@@ -190,6 +191,23 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
     None if there is none, or the block's records came from other nodes.
     """
     return _first_alive(block.within(passed, block.last), now) if block.own else None
+
+
+def _last_undelivered(blocks: Sequence[Block], passed: int, now: int) -> int:
+    """Return the position of the last unexpired record of this node after `passed`, as above; 0 if there is none.
+
+    A later one would be a loss for peers that have all that was lost.
+    """
+    for block in reversed(blocks):
+        rest = block.within(passed, block.last) if block.own else None
+        if rest is None:
+            continue
+        if is_alive(rest.expires_first, now):
+            return rest.last
+        alive = [record.position for record in unpack(rest) if is_alive(record.expires_at, now)]
+        if alive:
+            return alive[-1]
+    return 0
 
 
 def _first_alive(rest: Block | None, now: int) -> int | None:
@@ -209,7 +227,7 @@ def _delete_ids(conn: Connection, topic: TopicRow, going: _Prefix) -> PrefixNote
         removed += in_runs
         if in_runs < sum(block.records for block in blocks):
             removed += delete_gone(conn, topic.id, blocks)
-    return PrefixNotes(_records(going), ids=removed, undelivered=going.undelivered)
+    return PrefixNotes(_records(going), ids=removed, lost=going.lost)
 
 
 def _spans_in_runs(conn: Connection, topic_id: int, blocks: Sequence[Block]) -> Iterator[Span]:
@@ -243,7 +261,7 @@ def _note_losses(conn: Connection, topic: TopicRow, going: _Prefix, now: int, ex
             removed += mark_gone(conn, topic.id, gone, now)
         for block, times in zip(blocks, expiries, strict=True):
             lost += _losses(block, times, now, expired)
-    return PrefixNotes(_records(going), lost, removed, undelivered=going.undelivered)
+    return PrefixNotes(_records(going), lost, removed, lost=going.lost)
 
 
 def _expiries_of(block: Block) -> Expiries:

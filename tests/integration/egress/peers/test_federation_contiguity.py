@@ -446,6 +446,23 @@ async def test_a_loss_is_told_although_there_is_nothing_more_to_send(sites: Make
     assert [(gap["after"], gap["upto"]) for gap in (await b.ask("links.gaps", group="edge"))["gaps"]] == [(1, 3)]
 
 
+async def test_a_loss_of_own_events_is_told_although_there_is_nothing_more_to_send(sites: MakeSites) -> None:
+    a, b = await _pair(sites)
+    await a.apply(
+        group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention=ONE | {"undelivered": "drop"}),
+        peer("b", b.port, types=["t"]),
+    )
+    await _send(a, b, "e1")
+    await b.stop()
+    await a.emit("e2", "e3")
+    await a.emit("x4", type="other")
+    assert (await a.ask("events.prune", group="edge"))["removed"] == 3
+    await b.start()
+    gaps = "SELECT after, upto, reason FROM inbound_gaps WHERE node = 'a'"
+    await until(lambda: b.rows(gaps), "b to learn of the loss")
+    assert await b.rows(gaps) == [(1, 3, "lost")]
+
+
 async def _stands(a: Site, at: int) -> bool:
     cursor = await a.cursor("b")
     return (cursor.position, cursor.sent_upto) == (at, at)
