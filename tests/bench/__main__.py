@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from eventd.log.core.append import place_new
@@ -26,11 +26,11 @@ from tests.bench.nodes import BenchNode, make_drafts, verify
 from tests.bench.rounds import databases, run_rounds
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["callbacks"]:
-        callbacks.main(sys.argv[2:])
+def main(arguments: Sequence[str]) -> None:
+    if arguments[:1] == ["callbacks"]:
+        callbacks.main(arguments[1:])
         return
-    options = _options()
+    options = _options(arguments)
     durability = {"durability": "FULL" if options.database == "sqlite" else "synchronous_commit=on"}
     measure = {"latency": measure_latency, "previews": measure_previews, "catchup": _catch_up}[options.what]
     with databases(options.database) as make_url:
@@ -48,17 +48,23 @@ def main() -> None:
         run_rounds(vars(options) | durability, options.rounds, one)
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", epilog="callbacks: see callbacks --help")
     parser.add_argument("what", choices=["catchup", "latency", "previews"], nargs="?", default="catchup")
-    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--events", type=int, help="catchup, previews: default 200000")
     parser.add_argument("--size", type=int, default=350)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--previews", type=int, default=3, help="previews: how many at a time")
+    parser.add_argument("--previews", type=int, help="previews: how many at a time; default 3")
     modes = parser.add_argument("--histories", choices=["off", "record"], nargs="+", default=["record"])
     modes.help = "the history.mode of the groups; several are measured in turns"
     parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
-    return parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.what == "latency" and options.events is not None:
+        parser.error("argument --events: latency measures a fixed number of events")
+    if options.what != "previews" and options.previews is not None:
+        parser.error("argument --previews: only previews has any")
+    options.events, options.previews = options.events or 200_000, options.previews or 3
+    return options
 
 
 async def _catch_up(
@@ -118,4 +124,4 @@ def _bare_rate(directory: Path, make_url: Callable[[], str | None], drafts: list
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1:])

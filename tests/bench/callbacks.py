@@ -278,15 +278,25 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench callbacks",
         description=__doc__,
+        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("parts", type=_part, nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
-    parser.add_argument("--rounds", type=int, default=3, help="of each part but recovery, which has one")
-    parser.add_argument("--subscribers", type=int, default=1000, help="fan, publishing: the largest number")
-    parser.add_argument("--events", type=int, default=300, help="fan: published for each figure, in batches of 100")
-    parser.add_argument("--idle-seconds", type=float, default=10.0, help="fan: how long the node is left alone")
-    parser.add_argument("--dead", type=int, default=100, help="tail: the number of dead subscribers")
-    parser.add_argument("--singles", type=int, default=300, help="tail, publishing, latency: events one by one")
-    parser.add_argument("--outages", type=float, nargs="+", default=[2.0, 10.0, 60.0], help="recovery: their seconds")
-    parser.add_argument("--at-each", type=int, default=5, help="recovery: subscribers in each outage")
-    return parser.parse_args(arguments)
+    add = parser.add_argument
+    add("--rounds", type=int, default=3, help="of each part but recovery, which has one")
+    of_parts = [
+        add("--subscribers", type=int, default=1000, help="fan, publishing: the largest number"),
+        add("--events", type=int, default=300, help="fan: published for each figure, in batches of 100"),
+        add("--idle-seconds", type=float, default=10.0, help="fan: how long the node is left alone"),
+        add("--dead", type=int, default=100, help="tail: the number of dead subscribers"),
+        add("--singles", type=int, default=300, help="tail, publishing, latency: events one by one"),
+        add("--outages", type=float, nargs="+", default=[2.0, 10.0, 60.0], help="recovery: their seconds"),
+        add("--at-each", type=int, default=5, help="recovery: subscribers in each outage"),
+    ]
+    options = parser.parse_args(arguments)
+    for option in of_parts if options.parts else []:
+        parts = str(option.help).partition(":")[0].split(", ")
+        is_given = any(each.partition("=")[0] in option.option_strings for each in arguments)
+        if is_given and not {*parts} & {*options.parts}:
+            parser.error(f"argument {option.option_strings[0]}: it is for {' and '.join(parts)} alone")
+    return options

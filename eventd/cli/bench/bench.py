@@ -42,8 +42,8 @@ def ingest(
             metavar="COUNT",
             min=0,
             max=10_000,
-            help="Emit single events with the Python client, COUNT at a time; ignores --batch and"
-            " --in-flight. 0: batches.",
+            help="Emit single events with the Python client, COUNT at a time, instead of batches over"
+            " connections (--batch, --in-flight). 0: batches.",
         ),
     ] = 0,
     requests: Annotated[
@@ -57,8 +57,8 @@ def ingest(
             metavar="COUNT",
             min=0,
             max=64,
-            help="Send the batches as messages over one WebSocket, COUNT without an answer; ignores --in-flight. 0: in"
-            " requests.",
+            help="Send the batches as messages over one WebSocket, COUNT without an answer, instead of over"
+            " connections (--in-flight). 0: in requests.",
         ),
     ] = 0,
     durability: DurabilityOption = "full",
@@ -74,8 +74,13 @@ def ingest(
         raise typer.BadParameter("--requests chooses how the client sends: it needs --window COUNT")
     if to == "group" and durability != "full":
         raise typer.BadParameter("events of a group are always flushed: --durability normal needs --to topic")
+    unused = {}
+    if window:
+        unused = dict.fromkeys(("batch", "in_flight"), "with --window, which emits single events")
+    elif under_way:
+        unused = {"in_flight": "with --under-way, which sends over one WebSocket"}
     return Measurement(
-        Ingest(to, window=window, websocket=not requests, under_way=under_way), {"durability": durability}
+        Ingest(to, window=window, websocket=not requests, under_way=under_way), {"durability": durability}, unused
     )
 
 
@@ -208,9 +213,10 @@ def cache(
     """Measure how fast a cache answers over QUIC."""
     from eventd.bench.cache_bench import CacheMeasurement, CacheShape
 
+    unused = {"size": "with --operation miss, which reads no values"} if operation == "miss" else {}
     if window > keys:
         raise typer.BadParameter(f"--window {window}: a key has one request at a time, so --keys must be as many")
-    return Measurement(CacheMeasurement(CacheShape(operation, keys, streams, window)), {"batch": 1})
+    return Measurement(CacheMeasurement(CacheShape(operation, keys, streams, window)), {"batch": 1}, unused)
 
 
 @measurement(*REMOTE, "database", load=Load(duration=Duration.read("10s"), batch=256, in_flight=2, peer=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -85,6 +86,16 @@ class Load:
             **(_PEER if self.peer else {}),
             **_FOLDER,
         }
+
+
+def refuse_written(session: Session, unused: Mapping[str, str]) -> None:
+    """Raise `BadParameter` if an option, by parameter name, has no effect and is written on the command line.
+
+    `unused` says where it has none.
+    """
+    for name, where in unused.items():
+        if name in session.written | session.written_own:
+            raise typer.BadParameter(f"--{name.replace('_', '-')} has no effect {where}: leave it out")
 
 
 def make_plan(session: Session, load: Load, given: dict[str, Any]) -> BenchPlan:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from eventd.cli.bench.load import Load, make_plan, option
-from eventd.cli.gateway.options import SHOW, parameters, variant
+from eventd.cli.bench.load import Load, make_plan, option, refuse_written
+from eventd.cli.gateway.options import REMOTE, SHOW, parameters, variant
 from eventd.cli.gateway.session import Session, offline
 from eventd.cli.program.declaring import declare
 from eventd.cli.program.interrupt import INTERRUPTED
@@ -41,10 +41,14 @@ _NODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measurement to run, and the arguments of its plan that do not come from its load options."""
+    """A measurement to run, and the arguments of its plan that do not come from its load options.
+
+    `unused`: the options, by parameter name, that have no effect, and where.
+    """
 
     bench: Benchmark
     wanted: Mapping[str, Any] = field(default_factory=dict)
+    unused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ def measurement(*names: str, load: Load) -> Callable[[Callable[..., Measurement]
             keeping = ResultFiles(**{name: given.pop(name) for name in ResultFiles.__slots__})
             wanted = {name: given.pop(name) for name in options}
             job = command(**given)
+            of_server = {} if session.node.server else dict.fromkeys(REMOTE, "without --server URL")
+            refuse_written(session, {**of_server, **job.unused})
             _carry_out(session, job.bench, make_plan(session, load, {**wanted, **job.wanted}), keeping)
 
         own = [

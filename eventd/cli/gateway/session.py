@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -38,6 +38,8 @@ class Session:
     """Treat a missing database as an empty one, without creating it."""
     written: frozenset[str] = frozenset()
     """The shared options that the command line names."""
+    written_own: frozenset[str] = frozenset()
+    """The options of the command itself that the command line names."""
     _gateway: LocalGateway | ApiGateway | BundleGateway | None = field(default=None)
     _client: Client | None = field(default=None)
     _ended: list[LocalGateway | ApiGateway | BundleGateway] = field(default_factory=list)
@@ -255,7 +257,7 @@ def _with_options(
         options = _not_taken({**asks, **shared_options}, own)
 
         def run(called: typer.Context, **given: Any) -> None:
-            places = _places(called)
+            places = _places(called, SHARED)
             _require_one_node(places)
             if places["key_file"] == "COMMANDLINE":
                 given["key"] = ""  # perhaps from the environment: the command line has precedence
@@ -264,8 +266,8 @@ def _with_options(
             node = NodeChoice(**shared)
             if "context" in options:
                 node = in_context(node, places, many=options["context"] is not SHARED["context"])
-            written = frozenset(name for name, place in places.items() if place == "COMMANDLINE")
-            begin(command, Session(node, out, written=written), given)
+            own_written = _written(_places(called, given))
+            begin(command, Session(node, out, written=_written(places), written_own=own_written), given)
             sys.stdout.flush()  # a closed output is noticed here, where it can be handled
 
         keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
@@ -275,12 +277,16 @@ def _with_options(
     return decorate
 
 
-def _places(called: typer.Context) -> dict[str, str]:
-    """Return where each shared option comes from, such as `COMMANDLINE` or `ENVIRONMENT`.
+def _places(called: typer.Context, names: Iterable[str]) -> dict[str, str]:
+    """Return where each of these options comes from, such as `COMMANDLINE` or `ENVIRONMENT`.
 
     Empty for options that the command lacks.
     """
-    return {name: str(getattr(called.get_parameter_source(name), "name", "")) for name in SHARED}
+    return {name: str(getattr(called.get_parameter_source(name), "name", "")) for name in names}
+
+
+def _written(places: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(name for name, place in places.items() if place == "COMMANDLINE")
 
 
 def _require_one_node(places: Mapping[str, str]) -> None:

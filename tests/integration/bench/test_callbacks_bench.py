@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.bench import __main__ as links
 from tests.bench import callback_recovery, callbacks
 from tests.bench.callback_site import callback_site
 
-SMALL = (
-    *("--rounds", "1", "--subscribers", "5", "--events", "5", "--idle-seconds", "0.2"),
-    *("--dead", "2", "--singles", "5", "--outages", "0.3", "--at-each", "2"),
-)
+SMALL = {
+    "fan": ("--subscribers", "5", "--events", "5", "--idle-seconds", "0.2"),
+    "tail": ("--dead", "2", "--singles", "5"),
+    "publishing": ("--subscribers", "5", "--singles", "5"),
+    "latency": ("--singles", "5"),
+    "recovery": ("--outages", "0.3", "--at-each", "2"),
+}
+"""The options of each part."""
 SHORT = {"DEAD_SECONDS": 0.5, "SLOW_SECONDS": 0.1, "QUIET_SECONDS": 0.3, "SIMULATED": 5}
 
 
 def run(capsys: pytest.CaptureFixture[str], part: str) -> dict[str, Any]:
     """Return the medians of a part."""
-    callbacks.main([part, *SMALL])
+    callbacks.main([part, "--rounds", "1", *SMALL[part]])
     last = capsys.readouterr().out.rpartition("\n{\n")[2]
     result: dict[str, Any] = json.loads("{" + last)
     assert result["verified"] is True
@@ -64,6 +70,27 @@ def test_parts_are_all_unless_some_are_named(
     with pytest.raises(SystemExit):
         callbacks.main(["nonsense"])
     assert "'nonsense' is not a part; choose from fan, tail" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("main", "arguments", "words"),
+    [
+        (
+            callbacks.main,
+            ["tail", "latency", "--subscribers", "5"],
+            "it is for fan and publishing alone",
+        ),
+        (callbacks.main, ["fan", "--dead=5"], "--dead: it is for tail alone"),
+        (links.main, ["latency", "--events", "5"], "--events: latency measures a fixed number of events"),
+        (links.main, ["--previews", "5"], "--previews: only previews has any"),
+    ],
+)
+def test_an_option_of_another_measurement_is_refused(
+    capsys: pytest.CaptureFixture[str], main: Callable[[list[str]], None], arguments: list[str], words: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.timeout(60)
