@@ -7,6 +7,7 @@ of one node alone, whose jobs are atomic: no statement ever waits for another on
 from __future__ import annotations
 
 import contextvars
+import logging
 import os
 import socket
 from collections.abc import Callable, Collection, Iterator
@@ -263,12 +264,16 @@ class SessionDoor:
     def installed(self) -> Iterator[None]:
         """Be what psycopg connects by, for the block. What belongs to no simulated process connects as ever."""
         connect = psycopg.connect
+        log = logging.getLogger("psycopg")
+        level = log.level
+        log.setLevel(logging.CRITICAL)  # it warns of every connection that is broken
         psycopg.connect = partial(self._connect, connect)
         self._loop.descriptors = self._watch
         try:
             yield
         finally:
             psycopg.connect = connect
+            log.setLevel(level)
             self._loop.descriptors = None
 
     def _connect(self, connect: Callable[..., Any], *args: Any, **options: Any) -> Any:
