@@ -15,7 +15,9 @@ from eventd.simulation.load.step import LoadStep
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import SHAPE_WEIGHTS, Topology, client_of, draw_topology, with_v1
 
-RESTORABLE: Final = ("emit", "publishing", "write", "follow", "queue", "route", "watch", "socket")
+RESTORABLE: Final = (
+    *("emit", "publishing", "write", "follow", "queue", "route", "watch", "socket", "subscription", "callback"),
+)
 """The kinds of load whose checks know what a restore may take: a run with restores has no others. A run with v1 has no
 restore: by v1 a sender does not learn that its peer was restored."""
 

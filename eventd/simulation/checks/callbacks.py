@@ -22,7 +22,9 @@ class CallbackReference:
         own = [asked for asked in journal.asked if asked.host == host]
         declared = [asked for asked in own if asked.kind == "callback"]
         self._asked_at = declared[-1].answered_at if declared else None
-        self._declared_at = next((asked.answered_at for asked in declared if asked.is_good), None)
+        kept = [asked for asked in declared if asked.is_good and not journal.may_have_lost(asked)]
+        self._declared_at = kept[0].answered_at if kept else None
+        self._restored_at = max((each.restored_at for each in journal.restores if each.host == host), default=0.0)
         self._unknown = [asked for asked in own if asked.kind == CALLBACK_LETTERS and asked.status == _NOT_FOUND]
         self._messages = [asked for asked in own if asked.kind == MESSAGE]
         self._letters = [asked for asked in own if asked.kind == CALLBACK_LETTERS and asked.is_good]
@@ -80,7 +82,10 @@ class CallbackReference:
                 return
 
     def _order(self) -> Iterator[Violation]:
-        """An event is accepted before a later one, unless it was refused, so that the later one is a proof."""
+        """An event is accepted before a later one, unless it was refused, so that the later one is a proof.
+
+        A restore takes events, which may come back at other places: only the messages since then are in their order.
+        """
         events = self._lists[-1].answer
         places = {each["id"]: at for at, each in enumerate(events)}
         matching = [each["id"] for each in events if each["type"].startswith(MATCHED)]
@@ -97,6 +102,8 @@ class CallbackReference:
             done.update(ids)
             while at < len(waiting) and (waiting[at] in done or waiting[at] in refused):
                 at += 1
+            if asked.question.at <= self._restored_at:
+                continue
             early = [name for name in ids if at < len(waiting) and places.get(name, 0) > places[waiting[at]]]
             if early and early[0] not in self._refreshed:
                 yield self._found(f"{early[0]} was accepted before {waiting[at]}", asked.question.at)

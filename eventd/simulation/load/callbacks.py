@@ -11,7 +11,7 @@ from eventd.simulation.load.apply import apply_insistently
 from eventd.simulation.load.step import UNIT, LoadKind, LoadStep
 from eventd.simulation.world.journal import Asked
 from eventd.simulation.world.played_plugin import number_of
-from eventd.simulation.world.receiver import PlayedAnswer, ReceivedMessage, open_receiver
+from eventd.simulation.world.receiver import PlayedAnswer, ReceivedMessage, open_receiver, receiver_url
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
 from eventd.simulation.world.topology import GROUP, Topology
@@ -45,9 +45,16 @@ class CallbackLoad(LoadKind):
         yield LoadStep(round(stream.uniform(0.0, seconds / 2), 6), self.name, host, data)
 
     async def perform(self, world: SimulatedWorld, client: ApiClient, step: LoadStep) -> None:
-        data = step.data
-        receiver = PlayedReceiver(world, client, data, world.loop.time() - step.at + data["until"])
-        url = open_receiver(world.loop, world.network, client.life, receiver.take)
+        receiver = PlayedReceiver(world, client, step.data, world.loop.time() - step.at + step.data["until"])
+        open_receiver(world.loop, world.network, client.life, receiver.take)
+        await self._declare(world, client, step)
+
+    async def renew(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> None:
+        for step in steps:
+            await self._declare(world, client, step)
+
+    async def _declare(self, world: SimulatedWorld, client: ApiClient, step: LoadStep) -> None:
+        data, url = step.data, receiver_url(client.life)
         spec: dict[str, Any] = {"source": {"groupRef": GROUP}, "match": {"types": [f"{MATCHED}*"]}, "url": url}
         spec |= {"format": data["format"], "from": "earliest", "allowPlain": True}
         if data["format"] == "batch":

@@ -57,6 +57,10 @@ class Subscriptions(LoadKind):
         ]
         await apply_insistently(world, client, self.name, documents, f"{self.name} {data[UNIT]}")
 
+    async def renew(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> None:
+        for step in steps:
+            await self.perform(world, client, step)
+
     async def unrest(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
         reply = await client.ask("subscriptions", "GET", "/subscriptions")
         if not reply.is_good:

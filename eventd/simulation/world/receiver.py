@@ -34,10 +34,14 @@ Conduct = Callable[[ReceivedMessage], PlayedAnswer]
 """Decides on the answer to a message."""
 
 
-def open_receiver(loop: VirtualLoop, network: Network, life: Life, conduct: Conduct) -> str:
-    """Let the process `life` receive messages from now on; return the URL."""
+def open_receiver(loop: VirtualLoop, network: Network, life: Life, conduct: Conduct) -> None:
+    """Let the process `life` receive messages at `receiver_url` from now on."""
     server = network.listen(life, lambda: _Connection(loop, conduct), life.address, PORT)
     network.open((life.address, PORT), server)
+
+
+def receiver_url(life: Life) -> str:
+    """Return the URL of the receiver of a process."""
     return f"http://{life.address}:{PORT}/hook"
 
 

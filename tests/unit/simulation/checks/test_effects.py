@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from eventd.simulation.checks.effects import EffectReference
 from eventd.simulation.load.subscriptions import PART_LISTING, RUN_LISTING
-from eventd.simulation.world.journal import PLUGIN_RUN, Asked, Journal
+from eventd.simulation.world.journal import PLUGIN_RUN, Asked, Journal, Restore
 from eventd.simulation.world.played_plugin import DERIVED, door_of
 
 EVENT = "a-00000"
@@ -25,8 +26,13 @@ def found(
     resource: str = EVENT,
     status: int = 200,
     refreshed: bool = False,
+    sets: Sequence[Sequence[str]] = ((EVENT,),),
+    restored: bool = False,
 ) -> list[str]:
-    """Return the invariants that are violated by a run about one event with these effects."""
+    """Return the invariants that are violated by a run about one event with these effects.
+
+    `sets`: the sets of events with which the plugin was run. `restored`: a copy has replaced the database.
+    """
     event = {"id": EVENT, "type": "door.open", "sourceNode": "a"}
     emitted = event | ({"expiresAt": "2027-09-21T14:00:00Z"} if refreshed else {})
     runs = [{"eventId": EVENT, "outcome": outcome, "id": 1, "error": ""}]
@@ -36,11 +42,12 @@ def found(
         [
             Asked("subscription", "a", 0.1, 0.2, status, None, None),
             Asked("emit", "a", 1.0, 1.1, 200, {"events": [emitted]}, {"results": []}),
-            Asked(PLUGIN_RUN, "a", 1.2, 1.3, 200, [EVENT], how),
+            *(Asked(PLUGIN_RUN, "a", 1.2, 1.3, 200, [*ids], how) for ids in sets),
             Asked(RUN_LISTING, "a", 2.0, 2.1, 200, None, runs),
             Asked(PART_LISTING, "a", 2.0, 2.1, 200, None, {"parts": [part]}),
             Asked("listing", "a", 2.0, 2.1, 200, None, [event, *effects]),
-        ]
+        ],
+        restores=[Restore("a", 1.0, 1.5)] * restored,
     )
     return [each.invariant for each in EffectReference(journal, "a", 0.0).violations()]
 
@@ -71,3 +78,18 @@ def test_a_refreshed_event_may_be_coalesced() -> None:
 )
 def test_a_wrong_effect_is_named(effects: list[dict[str, Any]], changes: dict[str, Any]) -> None:
     assert found(*effects, **changes) == ["V13"]
+
+
+@pytest.mark.parametrize(
+    ("effects", "sets", "violations"),
+    [
+        (2, [[EVENT], [EVENT, "a-00001"]], []),  # it was run again with another event, and both effects are there
+        (2, [[EVENT], [EVENT]], ["V13"]),
+        (0, [[EVENT]], ["V13"]),
+    ],
+)
+def test_after_a_restore_an_effect_is_there_once_for_each_set_of_events(
+    effects: int, sets: list[list[str]], violations: list[str]
+) -> None:
+    assert found(*(derived() for _ in range(effects)), sets=sets, restored=True) == violations
+    assert found(*(derived() for _ in range(effects)), sets=sets) == ["V13"]
