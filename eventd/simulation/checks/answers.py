@@ -15,6 +15,7 @@ from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.load.declarations import DECLARE
 from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.played_plugin import DERIVED
 from eventd.simulation.world.topology import Topology
 
 _NOT_FOUND = 404
@@ -143,8 +144,10 @@ class AnswerReference:
         if not self._is_ordered:
             return
         for source, events in final.items():
-            refreshed = self.known[source].refreshed
-            own = [event["id"] for event in events if event["sourceNode"] == source and event["id"] not in refreshed]
+            may_move = set(self.known[source].refreshed)
+            if self._journal.is_restored(source):  # its plugin is run again, in some other order
+                may_move.update(event["id"] for event in events if event["type"] == DERIVED)
+            own = [event["id"] for event in events if event["sourceNode"] == source and event["id"] not in may_move]
             place = {name: at for at, name in enumerate(own)}
             there = [place[name] for name in ids if name in place]
             for earlier, later in itertools.pairwise(there):

@@ -9,6 +9,7 @@ import pytest
 
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.world.journal import Asked, Journal, Restore
+from eventd.simulation.world.played_plugin import DERIVED
 from eventd.simulation.world.topology import PlannedLink, Topology
 
 TOPOLOGY = Topology("pair", ["a", "b"], [PlannedLink("a", "b", relay=False), PlannedLink("b", "a", relay=False)])
@@ -151,3 +152,13 @@ def test_an_event_that_does_not_say_what_was_emitted_is_named_in_each_list(chang
 
 def test_an_event_that_no_client_has_emitted_is_named() -> None:
     assert found(journal(emitted("a-1")), a=listed("a-1", "a-2"), b=listed("a-1")) == [("V7", "a")]
+
+
+@pytest.mark.parametrize(("restored", "violations"), [(True, []), (False, [("V6", "b")])])
+def test_the_events_that_a_plugin_derived_again_after_a_restore_may_have_another_order(
+    restored: bool, violations: list[tuple[str, str]]
+) -> None:
+    kinds = {"derived 1": DERIVED, "derived 2": DERIVED}
+    known = Journal(restores=[Restore("a", 1.0, 2.0)] * restored)
+    lists = {name: listed(*ids, kinds=kinds) for name, ids in (("a", [*kinds]), ("b", [*kinds][::-1]))}
+    assert found(known, **lists) == violations
