@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.violation import Violation
-from eventd.simulation.load.callbacks import CALLBACK_LETTERS, MATCHED, MESSAGE, REFUSALS, REFUSING, ids_of
+from eventd.simulation.load.callbacks import (
+    CALLBACK_LETTERS,
+    MATCHED,
+    MESSAGE,
+    REFUSALS,
+    REFUSING,
+    events_in,
+    ids_of,
+)
 from eventd.simulation.world.journal import Journal
 
 _ID: Final = "webhook-id"
+_GAP: Final = "gap_"
 _NOT_FOUND: Final = 404
 
 
@@ -30,12 +40,14 @@ class CallbackReference:
         self._letters = [asked for asked in own if asked.kind == CALLBACK_LETTERS and asked.is_good]
         self._lists = [asked for asked in own if asked.kind == "listing"]
         emits = [each for asked in journal.of("emit") for each in asked.question["events"]]
+        self._contents = EmittedContents(journal)
         self._refreshed = {each["id"] for each in emits if "expiresAt" in each}
         self._is_ordered = '"inFlight":1' in str(next((a.question for a in own if a.kind == "callback"), ""))
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""
         yield from self._repeated()
+        yield from self._changed()
         if self._asked_at is not None and self._declared_at is None:
             yield self._found("the callback was not taken", self._asked_at)
         for asked in self._unknown:
@@ -59,12 +71,21 @@ class CallbackReference:
             if bodies.setdefault(message.headers[_ID], message.body) != message.body:
                 yield self._found(f"message {message.headers[_ID]} was sent with other bytes", message.at)
             ids = ids_of(message)
-            if ids[0].startswith("gap_"):
+            if ids[0].startswith(_GAP):
                 yield self._found(f"a gap without a loss: {message.body!r}", message.at)
             if len(ids) == 1 and ids[0] not in self._refreshed and not message.body.startswith(b"["):
                 before = names.setdefault(ids[0], message.headers[_ID])
                 if before != message.headers[_ID]:
                     yield self._found(f"{ids[0]} was sent as {before} and {message.headers[_ID]}", message.at)
+
+    def _changed(self) -> Iterator[Violation]:
+        """V7: a message says what was emitted."""
+        for asked in self._messages:
+            events = [each for each in events_in(asked.question) if not each["id"].startswith(_GAP)]
+            difference = self._contents.difference(each | {"payload": each["data"]} for each in events)
+            if difference:
+                yield self._found(f"a message: {difference}", asked.question.at, "V7")
+                return
 
     def _settled(self) -> Iterator[Violation]:
         """At rest each event is accepted, or is a dead letter that was refused as often as must be."""

@@ -31,7 +31,10 @@ class EmittedContents:
         return ""
 
     def payload_difference(self, records: Iterable[Mapping[str, Any]]) -> str:
-        """Say what the first record of the group's topic has that was not emitted so; empty if there is none."""
+        """Say what the first record of the group's topic, or of a copy of it, has that was not emitted so.
+
+        Empty if there is none.
+        """
         for record in records:
             name = record["meta"]["id"]
             if name in self._known and record["data"] != self._known[name][1]:

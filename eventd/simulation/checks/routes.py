@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.load.routes import (
     FILTERED,
@@ -17,6 +18,7 @@ from eventd.simulation.load.routes import (
     ROUTER,
     ROUTERS,
     WRITTEN,
+    route_record,
 )
 from eventd.simulation.world.journal import LOSSES, Asked, Journal
 
@@ -57,10 +59,13 @@ class RouteReference:
         topics = [each for each in _first_declarations(own, ROUTE_TOPIC) if not journal.may_have_lost(each)]
         self._durable = {asked.path.rpartition("/")[2] for asked in topics if asked.question["durability"] == "fsync"}
         self._is_whole = not any(map(journal.may_have_lost, self._routers))
+        self._contents = EmittedContents(journal)
         self._losses = journal.times(host, *LOSSES)
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""
+        for listing in self._lists:
+            yield from self._changed(listing)
         if len(self._routers) < len(ROUTERS):
             if self._is_begun:
                 yield self._found("not all routers were acknowledged", self._end)
@@ -79,6 +84,16 @@ class RouteReference:
 
     def _found(self, detail: str, at: float, invariant: str = "V12") -> Violation:
         return Violation(invariant, self._host, detail, at - self._begin)
+
+    def _changed(self, listing: Asked) -> Iterator[Violation]:
+        """V7: a record, and each of its copies, says what was written or emitted."""
+        if listing.path in (FROM_GROUP, GROUP_TOPIC):
+            difference = self._contents.payload_difference(listing.answer["records"])
+        else:
+            wrong = [each for each in listing.answer["records"] if not _is_as_written(each)]
+            difference = f"seq {wrong[0]['$seq']} has other data or another tag than was written" if wrong else ""
+        if difference:
+            yield self._found(f"{listing.path}: {difference}", listing.answered_at, "V7")
 
     def _copies(self, name: str, listing: Asked, later: Sequence[Asked]) -> Iterator[Violation]:
         """At any time the copies are the first of the records to be copied, each once, in their order."""
@@ -164,6 +179,12 @@ def _first_declarations(own: Sequence[Asked], kind: str) -> list[Asked]:
         if asked.kind == kind and asked.is_good:
             first.setdefault(asked.path, asked)
     return list(first.values())
+
+
+def _is_as_written(record: dict[str, Any]) -> bool:
+    """Return whether a record, or a copy of one, has the data and the tag with which it was first written."""
+    written = route_record(record["data"]["number"], record["data"]["first"])
+    return bool(record["data"] == written["data"] and record.get("$tag") == written["tag"])
 
 
 def records_of(listing: Asked) -> list[CopiedRecord]:

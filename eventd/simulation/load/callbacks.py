@@ -118,10 +118,15 @@ class PlayedReceiver:
         return self._stream.choice((200, 204)), seconds
 
 
+def events_in(message: ReceivedMessage) -> list[dict[str, Any]]:
+    """Return the events in a message, in their order."""
+    body = msgspec.json.decode(message.body)
+    return body if isinstance(body, list) else [body]
+
+
 def ids_of(message: ReceivedMessage) -> list[str]:
     """Return the ids of the events in a message, in their order."""
-    body = msgspec.json.decode(message.body)
-    return [each["id"] for each in (body if isinstance(body, list) else [body])]
+    return [each["id"] for each in events_in(message)]
 
 
 def _words(shown: dict[str, Any]) -> dict[str, Any]:

@@ -109,3 +109,17 @@ def test_a_restore_takes_declarations_and_writes_that_the_copy_may_not_have(
     copied: float, change: Lists, violations: set[str]
 ) -> None:
     assert found(RIGHT | change, restores=[Restore("a", copied, 2.0)]) == violations
+
+
+@pytest.mark.parametrize("topic", ["route-in-1", "route-exact", "hops-b"])
+def test_a_copy_with_other_data_than_was_written_is_named(topic: str) -> None:
+    changed = listing(topic, RIGHT[topic], 4.5)
+    changed.answer["records"][-1]["data"]["text"] = "y"
+    assert found(RIGHT, earlier=[changed]) == {"V7"}
+
+
+def test_a_copy_of_an_event_with_another_payload_is_named() -> None:
+    emitted = Asked("emit", "a", 1.0, 1.1, 0, {"events": [{"id": "e", "type": "door.open", "payload": {}}]}, None)
+    copies = [{"$seq": 1, "meta": {"id": "e"}, "data": {"text": "y"}}]
+    changed = Asked(ROUTE_LISTING, "a", 4.5, 4.6, 200, None, {"records": copies}, path="route-events")
+    assert found(RIGHT, earlier=[emitted, changed]) == {"V7"}
