@@ -93,3 +93,10 @@ def test_after_a_restore_an_effect_is_there_once_for_each_set_of_events(
 ) -> None:
     assert found(*(derived() for _ in range(effects)), sets=sets, restored=True) == violations
     assert found(*(derived() for _ in range(effects)), sets=sets) == ["V13"]
+
+
+@pytest.mark.parametrize(("restored", "violations"), [(True, []), (False, ["V13"])])
+def test_an_event_that_restores_took_may_have_left_its_effect(restored: bool, violations: list[str]) -> None:
+    assert found(derived(), derived("b-00000"), restored=restored) == violations
+    shut = {"id": "b-00000", "type": "power.lost", "sourceNode": "b"}
+    assert found(derived(), derived("b-00000"), shut, restored=restored) == ["V13"]
