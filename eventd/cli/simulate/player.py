@@ -6,6 +6,7 @@ the password to every user of the machine.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 
 def main(folder: Path, *, on_postgres: bool) -> None:
     """Play the seeds of the standard input until it ends; the nodes' files are below `folder`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that gives the seeds ends this one, also after Ctrl-C
     import msgspec
 
     from eventd.cli.simulate.postgres import ServerAccess

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from eventd.settings.environment import scratch_folder, unseeded_environment
 if TYPE_CHECKING:  # it loads the node
     from eventd.simulation.campaign import CampaignResult
     from eventd.simulation.plan import SimulationPlan
+    from eventd.simulation.report import CampaignReport
     from eventd.simulation.run import SimulationResult
     from eventd.store.schema.scratch_databases import ScratchDatabases
 
@@ -36,7 +38,7 @@ def run_seeds(
     server on which the nodes have their databases.
     """
     fix_hash_seed()
-    from eventd.simulation.campaign import failure_lines, require_machine
+    from eventd.simulation.campaign import require_machine
     from eventd.simulation.report import CampaignReport
 
     require_machine()
@@ -45,12 +47,12 @@ def run_seeds(
         found = report.result
         sums: dict[str, str] = {}
         left = [seed for seed in range(first, first + seeds) if not found.has(seed)]
-        with closing(_results(left, jobs, server)) as results:
-            for result in results:
-                report.add(result)
-                sums[str(result.seed)] = f"{result.sum:08x}"
-                for line in failure_lines(result, " --postgres URL" if server else ""):
-                    print(line, file=sys.stderr, flush=True)
+        interrupt = _add_results(report, left, jobs, server, sums)
+    if interrupt is not None:
+        print(_interrupted(found, file), file=sys.stderr, flush=True)
+        if jobs == 1:
+            _leave()  # Danger: what is left of a run in this process would log and warn as it unwinds
+        raise interrupt
     if output in ("json", "yaml"):
         shown = report.to_object() if file is not None else found.to_object() | {"sums": sums}
         Output(output, headers=True, colour=False).value(shown)
@@ -58,6 +60,51 @@ def run_seeds(
         print("\n".join(_summary(found)))
     if found.failure:
         raise CheckFailed(found.failure, hint=found.hint)
+
+
+def _add_results(
+    report: CampaignReport, seeds: list[int], jobs: int, server: CampaignServer | None, sums: dict[str, str]
+) -> KeyboardInterrupt | None:
+    """Play seeds, and add their results to the report and to `sums`, by seed; return what has interrupted it.
+
+    A result is added as a whole, or not at all.
+    """
+    from eventd.simulation.campaign import failure_lines
+
+    try:
+        with closing(_results(seeds, jobs, server)) as results:
+            for result in results:
+                with _uninterrupted():
+                    report.add(result)
+                    sums[str(result.seed)] = f"{result.sum:08x}"
+                    for line in failure_lines(result, " --postgres URL" if server else ""):
+                        print(line, file=sys.stderr, flush=True)
+    except KeyboardInterrupt as interrupt:
+        return interrupt
+    return None
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C until the block ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _interrupted(found: CampaignResult, file: Path | None) -> str:
+    runs = f"{found.runs} runs" if found.runs != 1 else "1 run"
+    if file is None:
+        return f"interrupted after {runs}, of which nothing is kept; with --report FILE a campaign can be continued"
+    return f"interrupted: the file {file} has {runs}; the same command continues the campaign"
+
+
+def _leave() -> None:
+    """End this process at once."""
+    sys.stdout.flush()
+    os._exit(128 + signal.SIGINT)
 
 
 def _results(seeds: list[int], jobs: int, server: CampaignServer | None) -> Generator[SimulationResult, None, None]:

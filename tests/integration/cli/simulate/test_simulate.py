@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +19,14 @@ from typer.testing import CliRunner, Result
 
 from eventd.cli.program.exits import ExitCode, exit_code
 from eventd.cli.routerd_eventd_commands import app
-from eventd.cli.simulate import processes, simulate
+from eventd.cli.simulate import player, processes, simulate
 from eventd.cli.simulate.processes import play_in_processes
 from eventd.errors import CheckFailed, EventdError
 from eventd.simulation import campaign, run, shrinking
+from eventd.simulation.campaign import CampaignResult
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.plan import SimulationPlan
+from eventd.simulation.report import CampaignReport
 from eventd.simulation.run import SimulationResult
 from eventd.simulation.world import sqlite_library
 from tests.seeded_bugs.log_bugs import forget_ids
@@ -209,6 +212,53 @@ def test_an_interrupted_campaign_leaves_no_process_and_no_folder(
         list(play_in_processes([1], 1, tmp_path))
     assert [process.returncode for process in started] == [-signal.SIGTERM]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["report", "no report"])
+def test_an_interrupted_campaign_says_what_is_kept_and_how_it_continues(
+    kept: bool, played: PlayedSeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first seed was played, and its result is added; Ctrl-C comes while the report is written, and again later."""
+    left = list[str]()
+    seen = list[CampaignResult]()
+    add = CampaignReport.add
+
+    def play(*_: object, **__: object) -> SimulationResult:
+        if seen:
+            raise AssertionError("played on after Ctrl-C")
+        return played.result
+
+    def interrupt(report: CampaignReport, result: SimulationResult) -> None:
+        signal.raise_signal(signal.SIGINT)
+        add(report, result)
+        seen.append(report.result)
+
+    monkeypatch.setattr(campaign, "play", play)
+    monkeypatch.setattr(CampaignReport, "add", interrupt)
+    monkeypatch.setattr(simulate, "_leave", lambda: left.append("left"))
+    file = tmp_path / "campaign.json"
+    words = ["--from", "34", "--seeds", "2", *(("--report", str(file)) if kept else ())]
+    done = call(*words)
+    assert isinstance(done.exception, SystemExit)
+    assert done.exit_code == 130
+    goes_on = "the same command continues the campaign" if kept else "with --report FILE a campaign can be continued"
+    what = f": the file {file} has 1 run" if kept else " after 1 run, of which nothing is kept"
+    assert done.stderr == f"interrupted{what}; {goes_on}\n"
+    assert left == ["left"]
+    if kept:
+        assert json.loads(file.read_bytes())["result"]["seeds"] == [[34, 34]]
+
+
+def test_a_process_that_plays_seeds_leaves_ctrl_c_to_the_one_that_has_started_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(sys, "stdin", StringIO())
+    try:
+        player.main(tmp_path, on_postgres=False)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_python_that_ignores_the_environment_is_refused() -> None:
