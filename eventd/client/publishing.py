@@ -11,6 +11,7 @@ from eventd.client.connection import Connection, only_text
 from eventd.client.emit_channel import ChannelSender
 from eventd.client.emit_queue import EmitQueue
 from eventd.client.emit_requests import RequestSender
+from eventd.client.json_values import require_payload
 from eventd.client.values import NewEvent
 from eventd.errors import EventdError, Invalid, Unavailable
 from eventd.runtime.clock import Clock, SystemClock
@@ -64,7 +65,7 @@ class Publisher:
         """Emit an event: returns `new`, `refreshed` if it was stored with an earlier expiry, or else `duplicate`.
 
         An event without an id gets one, also in the object: emitted again, it is the same event. Raises the node's
-        refusal, `Conflict` if the id belongs to another event, `Invalid` if it has no JSON form, and `Unavailable`.
+        refusal, `Conflict` if the id belongs to another event, `Invalid` if its payload is not of texts, and `Unavailable`.
         After a cancellation it is unknown whether the event was stored.
         """
         await self._queue.room()
@@ -91,7 +92,8 @@ class Publisher:
     def _put(self, event: object) -> asyncio.Future[str]:
         """Queue an event, for which there is room.
 
-        Raises `Unavailable` if the publisher is not open, `Invalid` for another object, and then frees the room.
+        Raises `Unavailable` if the publisher is not open, `Invalid` for another object or a payload that is not of
+        texts, and then frees the room.
         """
         if self._senders is None:  # perhaps closed after the room was given: the event would never be sent
             self._queue.release(1)
@@ -101,6 +103,11 @@ class Publisher:
             raise Invalid(
                 f"an event to emit is a NewEvent, not a {type(event).__name__}", hint="NewEvent(TYPE, SUBJECT)"
             )
+        try:
+            require_payload(event.payload)
+        except Invalid:
+            self._queue.release(1)
+            raise
         return self._queue.put(event, self._loop)
 
     async def __aenter__(self) -> Publisher:

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from eventd.client.connection import Connection, Query, path_of
+from eventd.client.json_values import require_json
 from eventd.client.values import (
     Config,
     Gap,
@@ -108,10 +109,15 @@ class Topics:
 
         The batch has an idempotency key, generated unless given: while the topic remembers the key, the batch is
         written once, however often it is sent. `create`: whether a missing topic is created (None: as `auto_create` of
-        `config` says), and `config`: how.
+        `config` says), and `config`: how. Raises `Invalid` for data or meta that JSON cannot express.
         """
+        batch = list(records)
+        for number, record in enumerate(batch):
+            if isinstance(record, NewRecord):
+                require_json(record.data, f"records[{number}].data")
+                require_json(record.meta, f"records[{number}].meta")
         body = _Write(
-            records=list(records),
+            records=batch,
             idempotency_key=idempotency_key or self._connection.chance.token(16).hex(),
             node=node,
             create=create,

@@ -91,7 +91,7 @@ async def test_each_event_is_refused_by_itself(client: Client, server: Server, w
     assert told[3][0] is Invalid
     assert "cannot be written as JSON" in told[3][1]
     assert told[4] == (Conflict, "the id 1 is taken in group lab by another event of a")
-    assert told[5] == (Invalid, "each value of payload must be text, not a number")
+    assert told[5] == (Invalid, "payload['k'] is an int: each value of a payload is a text")
     assert told[6][0] is Invalid
     assert await stored(server) == ["a", "c"]
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from eventd.client import Batch, Client, Config, Gap, Lost, NewRecord, Record, Throttled, detail_of
+from eventd.client.json_values import MOST_LEVELS
 from eventd.errors import Conflict, Full, Invalid, NotFound, Unauthorized
 from tests.integration.client.conftest import Pauses
 from tests.support.flaky_proxy import LOST, UNANSWERED, Fault, FlakyProxy
@@ -78,6 +79,18 @@ async def test_records_come_back_as_they_were_written(client: Client) -> None:
         (2, "usual", None, None, None),
         (3, "other", None, "text", None),
     ]
+
+
+async def test_data_is_as_deep_as_the_node_takes_it_and_what_has_no_json_form_is_not_sent(client: Client) -> None:
+    deepest: object = 1
+    for _ in range(MOST_LEVELS):
+        deepest = [deepest]
+    await client.topics.write("a", [NewRecord(deepest, meta=deepest)])
+    with pytest.raises(Invalid, match=r"records\[1\].data is nested more than 61 levels deep|records\[1\].data\["):
+        await client.topics.write("a", [NewRecord(1), NewRecord([deepest])])
+    with pytest.raises(Invalid, match=r"records\[0\].meta\['raw'\] is a bytes"):
+        await client.topics.write("a", [NewRecord(1, meta={"raw": b""})])
+    assert await data(client, "a") == [deepest]
 
 
 async def test_reading_leaves_out_the_records_of_a_node_and_pages_through_the_rest(client: Client) -> None:
