@@ -16,7 +16,7 @@ from msgspec import Raw
 from eventd.errors import Invalid
 
 MOST_LEVELS: Final = 61
-"""Maximum nesting of the data of a record: a node accepts bodies of 64 levels, of which the request itself has three."""
+"""Maximum nesting of a record's data: a node accepts bodies of 64 levels, of which the request itself has three."""
 LONGEST_KEY: Final = 40
 
 
@@ -37,7 +37,7 @@ def require_payload(payload: object) -> None:
 
 
 def require_json(value: object, where: str, levels: int = MOST_LEVELS) -> None:
-    """Raise `Invalid` for a value without a JSON form, or nested more than so many levels deep. `where` is its place."""
+    """Raise `Invalid` for a value that JSON cannot express, or nested more than `levels` deep. `where` is its place."""
     kind = type(value)
     if value is None or kind is bool or kind is int or kind is Raw:
         return
@@ -45,7 +45,7 @@ def require_json(value: object, where: str, levels: int = MOST_LEVELS) -> None:
         _require_text(value, where)
     elif isinstance(value, float):
         if not isfinite(value):
-            raise Invalid(f"{where} is {value}, which JSON cannot express", hint="send None or a text in its place")
+            raise Invalid(f"{where} is {value}, which JSON cannot express", hint="send None or a text instead")
     elif isinstance(value, dict | list | tuple):
         if not levels:
             raise Invalid(

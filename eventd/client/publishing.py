@@ -65,8 +65,8 @@ class Publisher:
         """Emit an event: returns `new`, `refreshed` if it was stored with an earlier expiry, or else `duplicate`.
 
         An event without an id gets one, also in the object: emitted again, it is the same event. Raises the node's
-        refusal, `Conflict` if the id belongs to another event, `Invalid` if its payload is not of texts, and `Unavailable`.
-        After a cancellation it is unknown whether the event was stored.
+        refusal, `Conflict` if the id belongs to another event, `Invalid` if its payload is not of texts, and
+        `Unavailable`. After a cancellation it is unknown whether the event was stored.
         """
         await self._queue.room()
         return await self._put(event)

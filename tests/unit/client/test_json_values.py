@@ -81,11 +81,7 @@ def test_data_of_json_values_is_taken(data: Any) -> None:
         ({"a": {1, 2}}, "data['a'] is a set, which", "sorted(value)"),
         (Decimal("1.5"), "data is a Decimal, which", "str(value)"),
         (object(), "data is an object, which", "send a text"),
-        (
-            nested(MOST_LEVELS + 1),
-            "data" + "[0]" * MOST_LEVELS + " is nested more than 61 levels deep",
-            "contains itself",
-        ),
+        (nested(MOST_LEVELS + 1), f"data{'[0]' * MOST_LEVELS} is nested more than 61 levels", "contains itself"),
         ({"k" * 100: b""}, "data['" + "k" * 39 + "…] is a bytes", "base64"),
     ],
 )
