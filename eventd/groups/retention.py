@@ -13,6 +13,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.pace import Pace
 from eventd.log.retention.evict import CHUNK, Eviction, EvictionLimits, evict
+from eventd.resources.group_configuration import RetentionConfig
 from eventd.store.engine.database import Connection
 
 KEEPS_UP: Final = 1.25
@@ -96,5 +97,9 @@ def _evict_some(conn: Connection, chunk: int, *, name: str, now: int) -> Evictio
     keep, topic = find_group(conn, name).retention, read_group_topic(conn, name)
     if not topic.id:
         return Eviction(0, 0, more=False)
-    limits = EvictionLimits(keep.max_events, keep.max_age, keep.keep_undelivered)
-    return evict(conn, topic.id, limits, now=now, chunk=chunk)
+    return evict(conn, topic.id, limits_of(keep), now=now, chunk=chunk)
+
+
+def limits_of(keep: RetentionConfig) -> EvictionLimits:
+    """Return the limits of a declared retention."""
+    return EvictionLimits(keep.max_events, keep.max_age, keep.keep_undelivered)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from eventd.groups.callbacks import CallbackStatus, read_callback_statuses, read_callbacks
 from eventd.groups.links import LinkStatus, read_link_statuses
 from eventd.groups.lookup import peers_of
+from eventd.groups.retention import limits_of
 from eventd.groups.subscriptions import SubscriptionStatus, read_subscription_statuses
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
 from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.log.history.trees import all_tile_bytes
+from eventd.log.retention.waiting import read_retention_wait
 from eventd.log.witnesses.cosignatures import read_witness_ages
 from eventd.log.witnesses.waiting import count_waiting
 from eventd.node.attempt import attempt
@@ -72,6 +74,8 @@ class Gauges:
             now = self._log.clock.now()
             topic, links = await self._log.database.read(_read_links, group, now)
             self._metrics.topic(group.name, records=topic.next_seq - 1 - topic.evicted_seq, size=topic.bytes)
+            wait = await self._log.database.read(read_retention_wait, topic.id, limits_of(group.retention), now)
+            self._metrics.retention_waiting(group.name, wait.by_reason())
             self._metrics.id_conflicts(group.name, await self._count_conflicts(group, topic.id))
             seen.topics.add(group.name)
             for link in links:

@@ -1,7 +1,7 @@
 """Seals the history of one group while the node serves: a checkpoint a second, where records came in.
 
 Nothing is hashed where records arrive. A sealer that lags takes a twentieth of a core, so that it slows down neither
-publishers nor links, until it lags so far that the promise of the history is at stake.
+publishers nor links, until it lags so far that the promise of the history is at stake, or retention waits for it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
+from eventd.groups.retention import limits_of
 from eventd.log.history.open_tree import TreeOwner, close_tree, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.history.trees import Tree, find_open_tree, find_unvouched
+from eventd.log.retention.waiting import count_unsealed_over
 from eventd.runtime.clock import SECOND, cpu_seconds
 from eventd.store.engine.database import Connection
 from eventd.witnessing.group_witness import GroupWitness
@@ -37,7 +39,8 @@ Not of the time that passed: on a busy machine, a sealer that waits for the proc
 """
 MOST_LAG: Final = 60 * SECOND
 MOST_BEHIND: Final = 1_000_000
-"""From this lag (microseconds), or from so many leaves on, a sealer takes the time that it needs."""
+"""From this lag (microseconds), or from so many leaves on, a sealer takes the time that it needs. It does so at any lag
+while retention waits for it."""
 
 
 class SealMetrics(Protocol):
@@ -174,8 +177,16 @@ class Sealer:
         self._grown()
         if not hashed.behind:
             return None
-        urgent = lag > MOST_LAG or hashed.behind > MOST_BEHIND
-        return 0.0 if urgent else REST * (hashing + storing)
+        if lag > MOST_LAG or hashed.behind > MOST_BEHIND or await self._is_awaited(now):
+            return 0.0
+        return REST * (hashing + storing)
+
+    async def _is_awaited(self, now: int) -> bool:
+        """Return whether events over the limits of retention are only kept until they are sealed."""
+        keep = self._witness.config().retention
+        if not keep.is_bounded:
+            return False
+        return await self._log.database.read(count_unsealed_over, self._topic_id, limits_of(keep), now) > 0
 
     def _timed(
         self, conn: Connection, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs

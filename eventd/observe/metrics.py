@@ -46,6 +46,7 @@ class Metrics:
         self._sending()
         self.subscriptions = SubscriptionFigures(self.registry)
         self._storing()
+        self._retaining()
         self.lake = LakeFigures(self.registry)
         self.callbacks = CallbackFigures(self.registry)
         self.routemaster = RoutemasterFigures(self.registry)
@@ -154,6 +155,15 @@ class Metrics:
             "kind",
         )
         self._skew = self._gauge("peer_clock_skew_seconds", "The peer's clock minus this node's.", "group", "peer")
+
+    def _retaining(self) -> None:
+        self._retention_waiting = self._gauge(
+            "retention_waiting_events",
+            "Events over the limits of a group that retention keeps until peers or callbacks have passed them, or until"
+            " they are in a checkpoint (sealing); upper bounds.",
+            "group",
+            "reason",
+        )
 
     def _storing(self) -> None:
         self._head = self._gauge("log_head_position", "The last assigned position.")
@@ -374,6 +384,8 @@ class Metrics:
         """Remove the gauges of a group that is no longer declared."""
         self._records.remove(group)
         self._bytes.remove(group)
+        for reason in ("peers", "callbacks", "sealing"):
+            self._retention_waiting.remove(group, reason)
         for kind in ("warn", "fail"):
             self._slo.remove(group, kind)
         self.forget_history(group)
@@ -384,6 +396,11 @@ class Metrics:
     def pruned(self, group: str, records: int) -> None:
         """Count records that retention evicted."""
         self._pruned.labels(group).inc(records)
+
+    def retention_waiting(self, group: str, events: Mapping[str, int]) -> None:
+        """Set how many events over the limits of a group retention keeps, by what it waits for."""
+        for reason, count in events.items():
+            self._retention_waiting.labels(group, reason).set(count)
 
     def history(self, group: str, *, size: int, lag: float) -> None:
         """Set the size of a group's tree, and how long its last checkpoint took to come (seconds)."""

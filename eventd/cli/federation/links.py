@@ -53,6 +53,11 @@ STATUS = (
     Column("LISTEN", text("listen")),
     Column("PROTOCOLS", joined("protocols"), wide=True),
     Column("EVICTED", text("evictedSeq"), wide=True),
+    Column(
+        "RETENTION WAITS",  # nodes of earlier versions do not say it
+        lambda row: ",".join(f"{count} {reason}" for reason, count in row.get("retentionWaits", {}).items()) or "-",
+        wide=True,
+    ),
 )
 
 PeerArgument = Annotated[

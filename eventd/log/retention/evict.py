@@ -100,6 +100,19 @@ def evict(
     return Eviction(records, upto, more=target > upto and not going.held, work=work)
 
 
+def last_over_limits(conn: Connection, topic: TopicRow, limits: EvictionLimits, now: int) -> int:
+    """Return the last seq of a topic that is over the limits; that of the last evicted record or less if none is."""
+    window = (topic.evicted_seq, topic.head_seq)
+    return min(topic.head_seq, max(_by_count(topic, limits), _by_age(conn, topic.id, window, limits, now)))
+
+
+def read_passed(conn: Connection, topic_id: int) -> int | None:
+    """Return the lowest position of the cursors of peers and repairs; None if there are none."""
+    oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
+    found = fetch(conn, oldest_cursor_sql, (topic_id,))[0][0]
+    return None if found is None else int(found)
+
+
 Window = tuple[int, int]
 """The seqs that one step may read: `(after, upto]`."""
 
@@ -142,8 +155,7 @@ def _next_prefix(
     leaf in `tree`, but no checkpoint, is kept.
     """
     # Only the cursors of peers and callbacks hold back eviction; every other reader is notified of its gap.
-    oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
-    passed = fetch(conn, oldest_cursor_sql, (topic.id,))[0][0]
+    passed = read_passed(conn, topic.id)
     held_from = passed if limits.keep_undelivered else None
     held = read_held_position(conn, topic.id, now)
     going: list[Block] = []

@@ -54,8 +54,9 @@ class Figures:
     def history_found(self, group: str, kind: str) -> None: ...
 
 
-def config() -> GroupConfig:
-    return group_of("g", EventGroupSpec.model_validate({"nodeName": "a", "history": {"mode": "record"}}))
+def config(retention: dict[str, int] | None = None) -> GroupConfig:
+    spec = {"nodeName": "a", "history": {"mode": "record"}, "retention": retention or {}}
+    return group_of("g", EventGroupSpec.model_validate(spec))
 
 
 @pytest.fixture
@@ -102,6 +103,15 @@ async def test_a_sealer_that_lags_too_far_does_not_rest(log: EventLog, sealer: S
     await emit(log, "a", "b")
     clock.advance(MOST_LAG / SECOND + 1)
     assert await sealer._seal(OWNER) == 0.0
+
+
+@on_sqlite
+async def test_a_sealer_that_retention_waits_for_does_not_rest(log: EventLog, sealer: Sealer) -> None:
+    sealer._witness = replace(sealer._witness, config=lambda: config({"maxEvents": 2}))
+    await emit(log, "a", "b", "c", "d", "e")
+    assert await sealer._seal(OWNER) == 0.0, "b and c are over the limit, and have no checkpoint"
+    assert await sealer._seal(OWNER) == 0.0
+    assert await sealer._seal(OWNER) == REST * 0.5, "what is over the limit can be removed"
 
 
 async def test_a_tree_that_ends_is_reported_and_followed_by_another(

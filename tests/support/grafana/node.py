@@ -134,13 +134,17 @@ def _storing() -> Row:
             ),
             time_series(
                 "Records of each group",
-                "Records that are stored. Retention keeps the number within its bounds.",
+                "Records that are stored, and those over the limits that retention must keep.",
                 "short",
                 [
                     Query(
                         f"max by (instance, group) ({series('routerd_eventd_topic_records')})",
                         "{{instance}} {{group}}",
-                    )
+                    ),
+                    Query(
+                        f"max by (instance, group, reason) ({series('routerd_eventd_retention_waiting_events')})",
+                        "{{instance}} {{group}} kept for {{reason}}",
+                    ),
                 ],
             ),
             time_series(

@@ -9,9 +9,11 @@ from weakref import WeakKeyDictionary
 from eventd.api.framework.operations import Params, Services
 from eventd.egress.cursors import link_name
 from eventd.groups.lookup import find_group, peers_of
+from eventd.groups.retention import limits_of
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics
 from eventd.log.cursors.cursors import LinkState, read_shown_states
+from eventd.log.retention.waiting import read_retention_wait
 from eventd.resources.group_configuration import GroupConfig, effective, topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection, Database
@@ -92,14 +94,15 @@ class ShowStatus(Params):
 
 async def show_status(services: Services, params: ShowStatus) -> dict[str, Any]:
     known = _declared.get(services.database, _NOTHING)
-    status, present = await services.database.read(_read_status, known, services.sees)
+    now = services.clock.now()
+    status, present = await services.database.read(_read_status, known, services.sees, now)
     if present is not known:
         _declared[services.database] = present
     return status
 
 
 def _read_status(
-    conn: Connection, known: AppliedState, sees: Callable[[str], bool]
+    conn: Connection, known: AppliedState, sees: Callable[[str], bool], now: int
 ) -> tuple[dict[str, Any], AppliedState]:
     """Return the status of all groups that the caller `sees`, as JSON, and the applied state: `known` if that is
     current, else as read now."""
@@ -112,9 +115,20 @@ def _read_status(
         "epoch": head.epoch,
         "incarnation": head.incarnation,
         "position": head.last,
-        "groups": [_group(groups[name], topics.get(topic_of(name)), links) for name in sorted(filter(sees, groups))],
+        "groups": [
+            _group(groups[name], topic, links) | {"retentionWaits": _read_waits(conn, groups[name], topic, now)}
+            for name, topic in ((name, topics.get(topic_of(name))) for name in sorted(filter(sees, groups)))
+        ],
     }
     return status, known
+
+
+def _read_waits(conn: Connection, group: GroupConfig, topic: TopicRow | None, now: int) -> dict[str, int]:
+    """Return how many events over the limits the group's retention keeps, by what it waits for; none without any."""
+    if topic is None or not group.retention.is_bounded:
+        return {}
+    found = read_retention_wait(conn, topic.id, limits_of(group.retention), now).by_reason()
+    return {reason: events for reason, events in found.items() if events}
 
 
 def _group(group: GroupConfig, topic: TopicRow | None, links: dict[str, LinkState]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.core.scan import scan
+from eventd.log.cursors.cursors import create_cursor
 from eventd.log.history import seal
 from eventd.log.history.open_tree import close_tree, open_tree
 from eventd.log.history.seal import Hashed, hash_new, store_checkpoint
@@ -28,11 +29,12 @@ from eventd.log.history.trees import (
     tile_reader,
 )
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.retention.waiting import RetentionWait, read_retention_wait
 from eventd.log.topics.deleted_topics import clear_deleted, delete_topic
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
-from eventd.testing import NOW
+from eventd.testing import NOW, draft
 from federation.history.checkpoints import open_checkpoint, read_origin
 from federation.history.entries import OpeningReason, PreviousTree, read_opening_entry
 from federation.history.notes import LOG_KEY, read_note, read_vkey
@@ -377,6 +379,30 @@ async def test_retention_keeps_what_has_no_checkpoint(log: EventLog) -> None:
     assert (await log.database.write(evict, topic, nothing, now=NOW)).records == 0
     await signed(log, topic)
     assert (await log.database.write(evict, topic, nothing, now=NOW)).upto_seq == 3
+
+
+async def test_what_retention_waits_for_is_shown_by_reason(log: EventLog) -> None:
+    topic, _ = await start(log)
+    limits = EvictionLimits(max_records=1)
+
+    async def waits(limits: EvictionLimits = limits, now: int = NOW) -> RetentionWait:
+        return await log.database.read(read_retention_wait, topic, limits, now)
+
+    await emit(log, topic, "a", "b")
+    await log.append(topic, [draft("of-another-node", node="p", path="p")])
+    await emit(log, topic, "c", "d")
+    assert await waits() == RetentionWait(sealing=4), "a, b, of-another-node and c"
+    assert await waits(EvictionLimits()) == RetentionWait()
+    assert await waits(EvictionLimits(max_age=1), NOW + 2) == RetentionWait(sealing=5)
+    await signed(log, topic)
+    assert await waits() == RetentionWait()
+    await emit(log, topic, "e")
+    await log.database.write(create_cursor, "peer:g/b", kind="peer", topic_id=topic, position=2, now=NOW)
+    assert await waits() == RetentionWait(peers=2), "c and d; the event of the other node is not kept for peers"
+    assert await waits(EvictionLimits(max_records=1, keep_undelivered=False)) == RetentionWait()
+    assert await waits(EvictionLimits(max_records=0)) == RetentionWait(peers=3, sealing=1)
+    await log.database.write(evict, topic, limits, now=NOW)
+    assert await waits() == RetentionWait(peers=2), "what could be removed is gone"
 
 
 async def test_a_block_that_retention_cut_keeps_the_leaves_of_its_rest(log: EventLog) -> None:

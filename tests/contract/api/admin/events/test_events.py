@@ -351,6 +351,8 @@ async def test_prune_holds_what_a_peer_has_yet_to_get(books: GroupLedger) -> Non
     await books.settle("b", 2)
     answer = await books.call("events.prune", group="g")
     assert (answer["removed"], await ids(books)) == (2, ["e3", "e4", "e5"])
+    (group,) = (await books.call("groups.status"))["groups"]
+    assert group["retentionWaits"] == {"peers": 2}, "e5 is within the limit"
 
 
 @on_sqlite
@@ -373,6 +375,7 @@ async def test_the_status_of_all_groups(books: GroupLedger) -> None:
         "evictedSeq": 0,
         "peers": 2,
         "links": {"running": 1, "paused": 1},
+        "retentionWaits": {},
     }
 
 
