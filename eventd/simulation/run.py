@@ -22,6 +22,7 @@ from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.checks.branches import NOT_TAKEN, count_branches
 from eventd.simulation.checks.calls import counted_calls
 from eventd.simulation.checks.contents import EmittedContents
+from eventd.simulation.checks.error_lines import ErrorLine, errors_logged
 from eventd.simulation.checks.flushes import flush_violations
 from eventd.simulation.checks.loads import judge_loads
 from eventd.simulation.checks.replays import replay_violations
@@ -48,20 +49,12 @@ if TYPE_CHECKING:
 
 APPLY_SECONDS = 60.0
 """Virtual seconds in which the nodes must take their resources."""
-_FIELDS = ("kind", "peer")
-"""The fields of a log line that are shown with it."""
 _ROLLED_BACK = "eventd.history: history finding: rolled_back "
 """What is logged of a node that was restored, before its name."""
 _OLDER_COPY = "eventd.history: history is an older copy: "
 """What a node that was restored logs of itself, before the name of the peer that has shown it."""
 _REFUSED_TILES = "eventd.history: history tiles refused: "
 """What is logged of an answer with a changed bit, before the name of the peer that sent it."""
-_UNAVAILABLE = (
-    "eventd.node: database unavailable",
-    "eventd.tasks: task failed: DatabaseUnavailable(",
-    "eventd.dynamic: effective configuration failed",
-)
-"""What nodes log while a Postgres server fails their statements."""
 LEAST_ACKNOWLEDGED = 0.8
 """The share of the planned units of each kind of load that must be acknowledged for a run to count."""
 
@@ -123,7 +116,7 @@ class SimulationRun:
     def play(self) -> SimulationResult:
         """Play the plan, check everything, and return what was found."""
         found = self.result
-        with _errors_logged() as errors, counted_calls() as calls, self.world.running() as run:
+        with errors_logged() as errors, counted_calls() as calls, self.world.running() as run:
             try:
                 final = run(self._live())
                 run(self._stop())
@@ -230,7 +223,7 @@ class SimulationRun:
         self.result.acknowledged = reference.acknowledged
         return reference
 
-    def _unhandled(self, errors: list[str]) -> Iterator[Violation]:
+    def _unhandled(self, errors: list[ErrorLine]) -> Iterator[Violation]:
         """Yield the errors that nothing has handled: of the nodes, and of the simulation's own tasks."""
         at = self.world.loop.time() - BEGIN
         yield from (Violation("V31", "all", text, at) for text in self.world.lost)
@@ -241,9 +234,9 @@ class SimulationRun:
         true += [f"{_OLDER_COPY}{peer}" for peer in nodes if restored]
         true += [f"{_REFUSED_TILES}{peer}" for peer in nodes if FaultKind.FLIP in self.misfortune.inflicted]
         if self.misfortune.bad_servers:
-            errors = [text for text in errors if not text.startswith(_UNAVAILABLE)]
+            errors = [line for line in errors if not line.is_of_server]
         if not self.misfortune.bad_disks:
-            yield from (Violation("V31", "all", text, at) for text in errors if text not in true)
+            yield from (Violation("V31", "all", line.text, at) for line in errors if line.text not in true)
 
     def _violate(self, invariant: str, host: str, detail: str) -> None:
         self.result.violations.append(Violation(invariant, host, detail, self.world.loop.time() - BEGIN))
@@ -272,36 +265,6 @@ async def _list(world: SimulatedWorld, client: ApiClient) -> list[dict[str, Any]
     if found is None:
         raise NoRest(f"{client.machine.name} does not list its events")
     return found
-
-
-class _Errors(logging.Handler):
-    """Collects the log lines of nodes that report errors."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        about = [repr(error)] if error else [str(record.__dict__[name]) for name in _FIELDS if name in record.__dict__]
-        self.lines.append(f"{record.name}: {record.getMessage()}{': ' * bool(about)}{' '.join(about)}")
-
-
-@contextmanager
-def _errors_logged() -> Iterator[list[str]]:
-    """Yield a list that gets the error lines of nodes, which are not shown meanwhile."""
-    logger = logging.getLogger("eventd")
-    handler = _Errors()
-    before = logger.propagate, logger.level
-    logger.addHandler(handler)
-    logger.propagate = False
-    logger.setLevel(logging.ERROR)
-    try:
-        yield handler.lines
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = before[0]
-        logger.setLevel(before[1])
 
 
 def play(

@@ -21,7 +21,7 @@ from psycopg import conninfo, pq
 from eventd.simulation.world.journal import HeadCommit
 from eventd.simulation.world.life import Life, life_in, present_life
 from eventd.simulation.world.loop import VirtualLoop
-from eventd.simulation.world.session_failures import SessionFailure
+from eventd.simulation.world.session_failures import NODE_URL, SessionFailure
 from eventd.simulation.world.streams import Stream
 
 NOTICE_SECONDS: Final = 0.001
@@ -52,8 +52,8 @@ class NodeSessions:
     def __init__(
         self, loop: VirtualLoop, stream: Stream, name: str, target: str, end_sessions: Callable[[Collection[int]], None]
     ) -> None:
-        self.url = f"postgresql+psycopg://eventd@postgres/{name}"
-        """The URL that the node is given: the same in every run, because messages of errors contain it."""
+        self.url = f"{NODE_URL}{name}"
+        """The URL that the node is given; it leads nowhere."""
         self.outages = 0
         """How many faults keep the server from taking new connections."""
         self.judges: list[Callable[[bool], SessionFailure | None]] = []

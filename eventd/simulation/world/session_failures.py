@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
+
+NODE_URL: Final = "postgresql+psycopg://eventd@postgres/"
+"""The URL of a node's database, without its name: the same in every run, because messages of errors contain it."""
 
 
 class SessionFailure(StrEnum):
