@@ -12,6 +12,7 @@ import heapq
 from asyncio import events
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from zlib import crc32
 
@@ -39,6 +40,18 @@ class LoopNetwork(Protocol):
 
     def resolve(self, host: str, port: int) -> list[tuple[Any, ...]]:
         """Return the addresses of a host as `socket.getaddrinfo` does. Raises `socket.gaierror`."""
+        ...
+
+
+class LoopDescriptors(Protocol):
+    """The methods of what simulated processes watch by its descriptor."""
+
+    def watch(self, descriptor: int, callback: Callable[[], object]) -> None:
+        """Call a callback whenever a descriptor is readable."""
+        ...
+
+    def forget(self, descriptor: int) -> bool:
+        """Do not call it any more, also if it is about to be called; return whether there was one."""
         ...
 
 
@@ -112,8 +125,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.network: LoopNetwork | None = None
         self.executor: Callable[[Life | None], Executor] | None = None
         self.trace: Callable[[str], None] | None = None
-        self.descriptors: Callable[..., None] | None = None
-        """Calls a callback, with arguments, whenever a descriptor is readable; None: there are no descriptors."""
+        self.descriptors: LoopDescriptors | None = None
+        """None: the processes watch no descriptors."""
         self.steps = 0
         self.sum = 0
         self._now = BEGIN
@@ -238,10 +251,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]
         if self.descriptors is None:
             raise NotImplementedError("a simulated process has no descriptors to watch")
-        self.descriptors(fd, callback, *args)
+        self.descriptors.watch(fd, partial(callback, *args))
 
     def remove_reader(self, fd: Any) -> bool:
-        return False
+        return self.descriptors is not None and self.descriptors.forget(fd)
 
     def end(self) -> None:
         """Drop what is scheduled, and close. Coroutines that did not end are left to the garbage collector."""

@@ -259,6 +259,7 @@ class SessionDoor:
     def __init__(self, loop: VirtualLoop, find: Callable[[str], NodeSessions]) -> None:
         self._loop = loop
         self._find = find
+        self._watched: dict[int, _Watched] = {}
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -268,7 +269,7 @@ class SessionDoor:
         level = log.level
         log.setLevel(logging.CRITICAL)  # it warns of every connection that is broken
         psycopg.connect = partial(self._connect, connect)
-        self._loop.descriptors = self._watch
+        self._loop.descriptors = self
         try:
             yield
         finally:
@@ -282,12 +283,30 @@ class SessionDoor:
             return connect(*args, **options)
         return self._find(life.host).connect(life, *args, **options)
 
-    def _watch(self, descriptor: int, callback: Callable[..., None], *args: Any) -> None:
+    def watch(self, descriptor: int, callback: Callable[[], object]) -> None:
         context = contextvars.copy_context()
         life = life_in(context)
         assert life is not None, "the simulation itself watches no descriptor"
-        step = partial(self._loop.call_soon, callback, *args, context=context)
+        watched = self._watched[descriptor] = _Watched(callback)
+        step = partial(self._loop.call_soon, watched.tell, context=context)
         self._find(life.host).watch(_inode_of(descriptor), step)
+
+    def forget(self, descriptor: int) -> bool:
+        watched = self._watched.pop(descriptor, None)
+        if watched is not None:
+            watched.callback = _nothing
+        return watched is not None
+
+
+class _Watched:
+    """What is called when a descriptor is readable."""
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback = callback
+
+    def tell(self) -> None:
+        """Call it."""
+        self.callback()
 
 
 def _inode_of(descriptor: int) -> int:
