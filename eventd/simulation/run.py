@@ -23,10 +23,11 @@ from eventd.simulation.checks.branches import NOT_TAKEN, count_branches
 from eventd.simulation.checks.calls import counted_calls
 from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.error_lines import ErrorLine, errors_logged
+from eventd.simulation.checks.evictions import EvictedEvents
 from eventd.simulation.checks.flushes import flush_violations
 from eventd.simulation.checks.loads import judge_loads
 from eventd.simulation.checks.replays import replay_violations
-from eventd.simulation.checks.rest import COMPARISON_SECONDS, NoRest, await_rest, list_all
+from eventd.simulation.checks.rest import COMPARISON_SECONDS, TOLD_SECONDS, NoRest, await_rest, list_all
 from eventd.simulation.checks.stored_rows import ServerRows, StoredRows, open_file
 from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import losable_epochs
@@ -37,6 +38,7 @@ from eventd.simulation.faults.pairs import pairs_that_met
 from eventd.simulation.load.after_restores import compare_links, pull_lost
 from eventd.simulation.load.declarations import settle_declarations
 from eventd.simulation.load.kinds import count_units, look_at, perform_load, renew_declarations, unrest_of
+from eventd.simulation.load.retention import retentions_of
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.world.disk import DATABASE
 from eventd.simulation.world.loop import BEGIN, Stuck
@@ -110,6 +112,8 @@ class SimulationRun:
         self.world = SimulatedWorld(plan.topology, ChanceStreams(plan.seed), folder, server)
         self.world.loop.trace = trace
         self.misfortune = Misfortune(self.world, plan.faults)
+        clocks = [fault.target for fault in plan.faults if fault.kind == FaultKind.CLOCK]
+        self.world.set_retentions(retentions_of(plan.load, clocks))
         self._span = (0.0, 0.0)
         self._server = server
 
@@ -155,6 +159,9 @@ class SimulationRun:
         await renew_declarations(world, self.plan.load)
         await settle_declarations(world, self.plan.load)
         await await_rest(world, self._unrest_of)
+        if world.journal.retentions:
+            await world.loop.pause(TOLD_SECONDS)
+            await await_rest(world, self._unrest_of)
         if world.journal.restores:
             await world.loop.pause(COMPARISON_SECONDS)
             await await_rest(world, self._unrest_of)
@@ -185,19 +192,22 @@ class SimulationRun:
             self.world.lost += [f"{machine.name} stopped, and left {name}" for name in machine.left_behind]
 
     def _judge(self, final: dict[str, list[dict[str, Any]]]) -> list[Violation]:
-        topology = self.world.topology
-        found = list(self._reference().violations(final))
-        found += replay_violations(self.world.journal, BEGIN)
-        for name in topology.nodes:
-            found += judge_loads(self.world.journal, name, BEGIN)
+        topology, journal = self.world.topology, self.world.journal
+        retentions = journal.retentions
         at = self.world.loop.time() - BEGIN
-        losable = losable_epochs(self.world.journal, self.plan.load)
+        losable = losable_epochs(journal, self.plan.load)
         stored = dict[str, StoredTables]()
         for name in topology.nodes:
-            epochs = self.world.journal.epochs(name) + losable.get(name, 0)
+            epochs = journal.epochs(name) + losable.get(name, 0)
             with self._rows_of(name) as rows:
-                stored[name] = StoredTables(name, rows, topology, at, epochs)
-        contents = EmittedContents(self.world.journal)
+                stored[name] = StoredTables(name, rows, topology, at, epochs, retentions.get(name))
+        contents = EmittedContents(journal)
+        evicted = EvictedEvents(stored, topology, retentions, contents.types)
+        found = list(self._reference().violations(final, evicted.explain))
+        found += evicted.violations(at)
+        found += replay_violations(journal, BEGIN)
+        for name in topology.nodes:
+            found += judge_loads(journal, name, BEGIN)
         for name, tables in stored.items():
             found += tables.violations()
             if name in self.world.journal.commits:

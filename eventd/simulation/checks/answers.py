@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,13 @@ from eventd.simulation.world.topology import Topology
 _NOT_FOUND = 404
 _OF_GROUP = ("emit", "list", "links")
 _STORED = ("new", "refreshed", "duplicate")
+Explain = Callable[[str, str], bool]
+"""Returns whether a node, by its name, may lack an event, by its id, because some node has evicted it."""
+
+
+def explain_nothing(_host: str, _event_id: str) -> bool:
+    """Explain no missing event."""
+    return False
 
 
 @dataclass(slots=True)
@@ -44,6 +51,7 @@ class AnswerReference:
         self._topology = topology
         self._begin = begin
         self._types: dict[str, str] = {}  # of events, by their ids
+        self._asked_at: dict[str, float] = {}  # when each event was first emitted
         self._contents = EmittedContents(journal)
         # A relay does not send back what came through a node, which may have lost it with a restore, and has it later.
         is_relayed_anew = bool(journal.restores) and any(link.relay for link in topology.links)
@@ -55,6 +63,7 @@ class AnswerReference:
         known = self.known[asked.host]
         for event in asked.question["events"]:
             self._types[event["id"]] = event["type"]
+            self._asked_at[event["id"]] = min(self._asked_at.get(event["id"], asked.asked_at), asked.asked_at)
             if "expiresAt" in event:
                 self._may_move(event["id"])
         if self._journal.may_have_lost(asked):
@@ -66,7 +75,7 @@ class AnswerReference:
         for result in asked.answer["results"]:
             if result["result"] in _STORED:
                 known.acknowledged.setdefault(result["id"], asked.answered_at)
-            if result["event"] is None:
+            if result["event"] is None and not self._may_take(asked.host, result["id"], None, asked.answered_at):
                 known.absent.setdefault(result["id"], asked.answered_at)
             elif result["result"] == "new" and "seq" in result["event"]:
                 known.seqs[result["id"]] = result["event"]["seq"]
@@ -80,15 +89,18 @@ class AnswerReference:
         """Return how many events were acknowledged."""
         return sum(len(known.acknowledged) for known in self.known.values())
 
-    def violations(self, final: Mapping[str, list[dict[str, Any]]]) -> Iterator[Violation]:
-        """Yield what is wrong, by the lists of each node at rest."""
+    def violations(
+        self, final: Mapping[str, list[dict[str, Any]]], explain: Explain = explain_nothing
+    ) -> Iterator[Violation]:
+        """Yield what is wrong, by the lists of each node at rest; `explain`: which events a node may lack."""
         yield from self._lost_resources()
         yield from self._lost_meanwhile()
+        yield from self._stored_anew()
         yield from self._appended_in_order()
         for host, events in final.items():
             ids = [event["id"] for event in events]
             yield from self._twice(host, ids)
-            yield from self._missing(host, set(ids))
+            yield from self._missing(host, set(ids), explain)
             yield from self._out_of_order(host, ids, final)
             yield from self._moved(host, events)
             yield from self._changed(host, events)
@@ -116,17 +128,44 @@ class AnswerReference:
             listed = {event["id"] for event in asked.answer}
             acknowledged = self.known[asked.host].acknowledged
             lost = [name for name, at in acknowledged.items() if at < asked.asked_at and name not in listed]
+            lost = [name for name in lost if not self._may_be_evicted(asked, name)]
             if lost:
                 yield self._found("V3", asked.host, f"{_some(lost)} acknowledged and lost", asked.answered_at)
                 return
 
-    def _missing(self, host: str, listed: set[str]) -> Iterator[Violation]:
+    def _may_be_evicted(self, listing: Asked, name: str) -> bool:
+        """Return whether retention may have taken an event that a list lacks: it is below all that are listed."""
+        seqs = [event["seq"] for event in listing.answer]
+        known = self.known[listing.host]
+        seq = None if name in known.refreshed else known.seqs.get(name)
+        if seq is not None and seqs and seq > min(seqs):
+            return False
+        return self._may_take(listing.host, name, seq, listing.answered_at, max(seqs, default=0))
+
+    def _may_take(self, host: str, name: str, seq: int | None, at: float, head: int = 0) -> bool:
+        retention = self._journal.retentions.get(host)
+        return retention is not None and retention.may_take(seq, head, at - self._asked_at[name])
+
+    def _stored_anew(self) -> Iterator[Violation]:
+        """V5: a node knows the id of each event that it has acknowledged, also if the event is evicted."""
+        for asked in self._journal.of("emit"):
+            if not asked.is_good or self._journal.may_have_lost(asked):
+                continue
+            known = self.known[asked.host].acknowledged
+            new = [each["id"] for each in asked.answer["results"] if each["result"] == "new"]
+            again = [name for name in new if known[name] < asked.asked_at]
+            if again:
+                yield self._found("V5", asked.host, f"{_some(again)} stored a second time", asked.answered_at)
+                return
+
+    def _missing(self, host: str, listed: set[str], explain: Explain) -> Iterator[Violation]:
         """V4: whatever was acknowledged at a node is at each node that its links lead to."""
         for source, known in self.known.items():
             reached = {
                 kind: host in self._topology.reached(source, kind) for kind in dict.fromkeys(self._types.values())
             }
             missing = [name for name in known.acknowledged if name not in listed and reached[self._types[name]]]
+            missing = [name for name in missing if not explain(host, name)]
             if missing:
                 invariant = "V3" if host == source else "V4"
                 yield self._found(invariant, host, f"{_some(missing)} acknowledged at {source} and missing")

@@ -16,6 +16,11 @@ class EmittedContents:
         emitted = [each for asked in journal.of("emit") for each in asked.question["events"]]
         self._known = {each["id"]: (each["type"], each.get("payload")) for each in emitted}
 
+    @property
+    def types(self) -> dict[str, str]:
+        """Return the types of the events by their ids."""
+        return {name: kind for name, (kind, _) in self._known.items()}
+
     def difference(self, events: Iterable[Mapping[str, Any]]) -> str:
         """Say what the first event has that was not emitted so; empty if all are as they were emitted.
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.load.follows import FOLLOW
+from eventd.simulation.load.watches import GROUP_TOPIC
 from eventd.simulation.world.journal import Asked, Journal
 
 SOON_SECONDS: Final = 1.0
@@ -23,6 +24,7 @@ class FollowReference:
         self._contents = EmittedContents(journal)
         self._pages = [asked for asked in journal.of(FOLLOW) if asked.host == host and asked.is_good]
         self._writes = [asked for asked in journal.of("write") if asked.host == host and asked.is_good]
+        self._retention = journal.retentions.get(host)
         self._ends = [at for at, what, machine in journal.changes if machine == host and what != "ready"]
 
     def violations(self) -> Iterator[Violation]:
@@ -47,15 +49,24 @@ class FollowReference:
         """V10, V14: a page has every seq from the reader's on; one of another epoch says so, and begins anew."""
         question, answer = page.question, page.answer
         tombstone, after = answer["tombstone"], question["from_seq"]
+        seqs = [each["$seq"] for each in answer["records"]]
+        evicts = answer["topic"] == GROUP_TOPIC and self._retention is not None
         if question.get("epoch", answer["epoch"]) != answer["epoch"]:
             if tombstone is None or tombstone["reason"] != "recreated":
                 yield self._found("V10", page, f"another epoch, and the tombstone is {tombstone}")
-            after = 0
+            after = tombstone["earliest_seq"] - 1 if evicts and tombstone else 0
         elif tombstone is not None:
-            yield self._found("V10", page, f"a tombstone without a loss: {tombstone}")
-        seqs = [each["$seq"] for each in answer["records"]]
+            if not evicts or tombstone["gap_from"] != after + 1 or not self._may_be_evicted(page, tombstone["gap_to"]):
+                yield self._found("V10", page, f"a tombstone without a loss: {tombstone}")
+            after = tombstone["gap_to"]
+        elif evicts and "epoch" not in question:  # a new reader begins with what is stored
+            after = seqs[0] - 1 if seqs else answer["next_from_seq"]
         if seqs != list(range(after + 1, answer["next_from_seq"] + 1)):
             yield self._found("V14", page, f"after {after}, seqs {seqs[:5]}, to {answer['next_from_seq']}")
+
+    def _may_be_evicted(self, page: Asked, seq: int) -> bool:
+        head, age = page.answer["head_seq"], page.answered_at - self._begin
+        return self._retention is not None and self._retention.may_take(seq, head, age)
 
     def _late(self, page: Asked) -> Iterator[Violation]:
         """V14: a page that has nothing new was not preceded by an acknowledged write that is new."""

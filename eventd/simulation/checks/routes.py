@@ -61,6 +61,7 @@ class RouteReference:
         self._is_whole = not any(map(journal.may_have_lost, self._routers))
         self._contents = EmittedContents(journal)
         self._losses = journal.times(host, *LOSSES)
+        self._evicts = host in journal.retentions
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""
@@ -143,15 +144,22 @@ class RouteReference:
         copies = [each.number for each in records_of(last[FROM_GROUP])]
         wanted = [each.number for each in records_of(last[GROUP_TOPIC])]
         at = last[FROM_GROUP].answered_at
-        if copies != wanted[len(wanted) - len(copies) :]:
+        # What is still stored is copied; of what is evicted, copies may be there.
+        copied = copies[max(0, len(copies) - len(wanted)) :] if self._evicts else copies
+        if copied != wanted[len(wanted) - len(copied) :]:
             yield self._found(f"{FROM_GROUP} has {_some(copies[::-1], wanted[::-1])}, from its end", at)
         begun = max(asked.answered_at for asked in self._routers)
         for emit in self._emits if self._is_whole else ():
             new = [each["id"] for each in emit.answer["results"] if each["result"] == "new"]
             missing = set(new) - set(copies)
-            if missing and emit.asked_at > begun:
+            if missing and emit.asked_at > begun and not self._is_lost(last[FROM_GROUP], len(missing)):
                 yield self._found(f"{FROM_GROUP} lacks {min(missing)}, emitted after the router began", at)
                 return
+
+    def _is_lost(self, copies: Asked, missing: int) -> bool:
+        """Return whether readers of the copies are told that so many records were evicted before they were copied."""
+        told = sum(last - first + 1 for first, last in copies.answer["losses"])
+        return self._evicts and told >= missing
 
     def _acknowledged(self, last: dict[str, Asked]) -> Iterator[Violation]:
         """V3: the topics have what was acknowledged, but for a power loss of those that do not wait for the disk.

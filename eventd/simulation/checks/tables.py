@@ -12,6 +12,7 @@ from eventd.simulation.checks.stored_rows import Row, StoredRows
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.world.clock import EPOCH
 from eventd.simulation.world.loop import BEGIN
+from eventd.simulation.world.retention import SmallRetention
 from eventd.simulation.world.topology import GROUP, PlannedLink, Topology
 
 
@@ -25,11 +26,24 @@ class TableEvent(NamedTuple):
 
 
 class StoredTables:
-    """The tables of the node `host`, of which no process is left; it may have begun `epochs` epochs."""
+    """The tables of the node `host`, of which no process is left; it may have begun `epochs` epochs.
 
-    def __init__(self, host: str, stored: StoredRows, topology: Topology, at: float, epochs: int = 1) -> None:
+    `positions` are those of the last record of each stored event, and `gone` those of evicted ones whose id is still
+    known. Up to `lost_position`, an event of the node was evicted before all its peers had it.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        stored: StoredRows,
+        topology: Topology,
+        at: float,
+        epochs: int = 1,
+        retention: SmallRetention | None = None,
+    ) -> None:
         self._host = host
         self._epochs_begun = epochs
+        self.may_have_renewed = epochs > 1
         self._topology = topology
         self._at = at
         self._damage = stored.damage()
@@ -39,7 +53,15 @@ class StoredTables:
         self._has_queue = any('"type":"queue"' in row["config"] for row in self._rows["topics"])
         self._topics: dict[str, int] = {row["name"]: row["id"] for row in self._rows["topics"]}
         self._topic = self._topics[f"group:{GROUP}"]
+        [self._row] = [row for row in self._rows["topics"] if row["id"] == self._topic]
+        losses = [row for row in self._rows["topic_losses"] if row["topic_id"] == self._topic]
+        self._losses = sorted((row["first_seq"], row["last_seq"]) for row in losses)
+        self.retention = retention
         self._events = list(self._stored())
+        self.positions = {event.event["id"]: event.position for event in self._events}
+        self.gone = {name: position for name, position in self._gone_ids() if name not in self.positions}
+        self.evicted_position: int = self._row["evicted_position"]
+        self.lost_position: int = self._row["lost_position"]
 
     def _stored(self) -> Iterator[TableEvent]:
         for block in (row for row in self._rows["blocks"] if row["topic_id"] == self._topic):
@@ -55,6 +77,7 @@ class StoredTables:
             yield self._found("V7", f"the database is damaged: {'; '.join(self._damage)}")
             return
         yield from self._positions()
+        yield from self._evicted()
         yield from self._records()
         yield from self._epochs()
         yield from self._ranges()
@@ -71,20 +94,42 @@ class StoredTables:
     def _positions(self) -> Iterator[Violation]:
         """V7: the positions of all topics are 1 to the head without a hole, and so are the seqs of the group.
 
-        Jobs that are done leave holes.
+        Jobs that are done leave holes, and so do events that are evicted.
         """
         [head] = self._rows["log_heads"]
         expected = 1
         for block in self._rows["blocks"]:
-            if block["position"] < expected or (block["position"] > expected and not self._has_queue):
+            if not self._may_follow(expected, block["position"]):
                 yield self._found("V7", f"position {block['position']} follows {expected - 1}")
                 return
             expected = block["position"] + block["records"]
-        if head["next_position"] < expected or (head["next_position"] > expected and not self._has_queue):
+        if not self._may_follow(expected, head["next_position"]):
             yield self._found("V7", f"the head is {head['next_position']}, and the last position {expected - 1}")
         seqs = [event.seq for event in self._events]
-        if seqs != list(range(1, len(seqs) + 1)):
-            yield self._found("V7", "the seqs of the group have a hole")
+        evicted = self._row["evicted_seq"]
+        if [*seqs, self._row["next_seq"]] != list(range(evicted + 1, evicted + len(seqs) + 2)):
+            yield self._found("V7", f"the seqs of the group have a hole after {evicted}")
+        if self._events and self._events[0].position <= self.evicted_position:
+            yield self._found("V7", f"position {self._events[0].position} is stored, and evicted")
+
+    def _may_follow(self, expected: int, position: int) -> bool:
+        """Return whether a position may follow another one: what is between them is evicted, or were jobs."""
+        is_hole = position > expected and position - 1 > self.evicted_position
+        return position >= expected and (not is_hole or self._has_queue)
+
+    def _evicted(self) -> Iterator[Violation]:
+        """V3, V10: retention has taken what it may, and readers are told of each event that it took."""
+        evicted, head = self._row["evicted_seq"], self._row["next_seq"] - 1
+        kept = self.retention
+        if evicted and (kept is None or not kept.may_take(evicted, head, self._at)):
+            yield self._found("V3", f"seq {evicted} is evicted, of {head}")
+        covered = 0
+        for first, last in self._losses:
+            if first != covered + 1:
+                break
+            covered = last
+        if covered != evicted:
+            yield self._found("V10", f"the losses {self._losses} are told, and all to seq {evicted} are evicted")
 
     def _records(self) -> Iterator[Violation]:
         """V5: an event has one record, and more of them only with a later expiry each."""
@@ -96,18 +141,27 @@ class StoredTables:
                 return
             expiries[name] = expires
         known = {row["event_id"] for row in self._rows["event_ids"] if row["topic_id"] == self._topic}
-        known |= set(self._ids_in_runs())
+        known |= {name for name, _ in self._ids_in_runs("id_ranges")}
+        known -= self.gone.keys()
         if known != expiries.keys():
             yield self._found("V5", f"the remembered ids differ from the stored ones: {known ^ expiries.keys()}")
 
-    def _ids_in_runs(self) -> Iterator[str]:
+    def _gone_ids(self) -> Iterator[tuple[str, int]]:
+        """Yield the ids of evicted events, with their positions."""
+        for row in self._rows["event_ids"]:
+            if row["topic_id"] == self._topic and row["gone_at"] is not None:
+                yield row["event_id"], row["position"]
+        yield from self._ids_in_runs("gone_ids")
+
+    def _ids_in_runs(self, table: str) -> Iterator[tuple[str, int]]:
+        """Yield the ids of runs with positions in the spans of a table."""
         runs = {row["id"] for row in self._rows["id_runs"] if row["topic_id"] == self._topic}
-        spans = [(row["first"], row["last"]) for row in self._rows["id_ranges"] if row["topic_id"] == self._topic]
-        for chunk in self._rows["id_chunks"]:
+        spans = [(row["first"], row["last"]) for row in self._rows[table] if row["topic_id"] == self._topic]
+        for chunk in self._rows["id_chunks"] if spans else ():
             for line in chunk["lines"][1:-1].split("\n") if chunk["run"] in runs else ():
                 event_id, _, position = line.partition(" ")
                 if any(first <= int(position) <= last for first, last in spans):
-                    yield event_id
+                    yield event_id, int(position)
 
     def _epochs(self) -> Iterator[Violation]:
         """V16: a new epoch has a reason, and even then events lose nothing."""
@@ -115,8 +169,6 @@ class StoredTables:
         epochs = {head["epoch"], *(row["epoch"] for row in self._rows["batches"])}
         if len(epochs) > self._epochs_begun:
             yield self._found("V16", f"the log has {len(epochs)} epochs, and {self._epochs_begun} were begun")
-        for gap in self._rows["inbound_gaps"]:
-            yield self._found("V10", f"a gap of {gap['node']} without a loss: {gap['after']} to {gap['upto']}")
         for letter in self._rows["dead_letters"]:
             yield self._found("V4", f"a dead letter without a cause: {letter['event_id']}, {letter['reason']}")
 
@@ -172,8 +224,22 @@ class StoredTables:
         return {event.event["id"] for event in self._events if event.event["sourceNode"] == source}
 
     def ids(self) -> set[str]:
-        """Return the ids of the stored events."""
-        return {event.event["id"] for event in self._events}
+        """Return the ids of the events that are stored, or were until retention evicted them."""
+        return self.positions.keys() | self.gone.keys()
+
+    def began(self, node: str) -> int:
+        """Return after which position the first batch for another node began; all positions if there is none."""
+        name = f"peer:{GROUP}/{node}"
+        batches = [row["after"] for row in self._rows["batches"] if row["cursor"] == name and row["status"] == 200]
+        return batches[0] if batches else int(self._row["evicted_position"])
+
+    def all_gaps(self) -> list[tuple[str, int, int, str]]:
+        """Return the gaps of all senders: node, position after which each begins, its last position, and reason."""
+        return [(row["node"], row["after"], row["upto"], row["reason"]) for row in self._rows["inbound_gaps"]]
+
+    def gaps(self, node: str) -> list[tuple[int, int]]:
+        """Return the gaps of a sender: the position after which each begins, and its last one."""
+        return [(after, upto) for sender, after, upto, _ in self.all_gaps() if sender == node]
 
     def _carries(self, link: PlannedLink, event: TableEvent) -> bool:
         source = event.event.get("sourceNode", "")
@@ -240,8 +306,10 @@ def differences(
 _TABLES = (
     "log_heads",
     "topics",
+    "topic_losses",
     "blocks",
     "event_ids",
+    "gone_ids",
     "id_chunks",
     "id_ranges",
     "id_runs",

@@ -77,6 +77,7 @@ class WatchReference:
         self._starts = journal.times(host, "start")
         self._restored = [each.restored_at for each in journal.restores if each.host == host]
         self._losses = journal.times(host, *LOSSES)
+        self._retention = journal.retentions.get(host)
         self._changes = [at for at, _, machine in journal.changes if machine == host]
         self._known: dict[tuple[int, str, int], Any] = {}  # what a seq of an era has: a number or the id of an event
         self._passed: list[tuple[int, range, WatchSession, float]] = []  # what was left out for a reader
@@ -125,6 +126,13 @@ class WatchReference:
     def era_at(self, at: float) -> int:
         """Return after how many losses or new epochs a time is; between two of them a seq has one record."""
         return sum(loss <= at for loss in self._losses)
+
+    def may_be_evicted(self, tombstone: SentEvent) -> bool:
+        """Return whether retention may have taken what a tombstone names."""
+        data = tombstone.data
+        if data["topic"] != GROUP_TOPIC or self._retention is None:
+            return False
+        return self._retention.may_take(data["gap_to"], data["head_seq"], tombstone.at - self._begin)
 
     def _era(self, asked: Asked) -> int:
         """Return the era of an answer; -1 if it is not certain."""
@@ -273,9 +281,10 @@ class _StreamReading:
             self._session.owing.discard(topic)
 
     def _tombstone(self, event: SentEvent) -> Iterator[Violation]:
-        """A tombstone says that the reader's place is of another epoch than the topic."""
+        """A tombstone says that the reader's place is of another epoch than the topic, or that retention passed it."""
         topic, epoch = event.data["topic"], event.data["epoch"]
-        if self._session.epochs[topic] == {epoch}:
+        is_evicted = event.data["gap_from"] - 1 in self._places[topic] and self._reference.may_be_evicted(event)
+        if self._session.epochs[topic] == {epoch} and not is_evicted:
             yield self._reference.found(f"a tombstone without a loss: {event.data}", event.at, "V10")
         self._session.epochs[topic] = {epoch}
         self._session.owing.discard(topic)

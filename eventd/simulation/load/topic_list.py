@@ -17,11 +17,13 @@ _NOT_FOUND: Final = 404
 async def list_topic(world: SimulatedWorld, client: ApiClient, topic: str, kind: str = LISTING) -> bool:
     """Ask for all records of a topic; return whether the node has answered.
 
-    The whole list is one entry of the journal, of this kind, which was asked when its first page was. A topic that does
-    not exist is listed without records. If the topic begins anew meanwhile, there is no listing.
+    The whole list is one entry of the journal, of this kind, which was asked when its first page was; its `losses` are
+    the ranges of seqs that were told as lost. A topic that does not exist is listed without records. If the topic
+    begins anew meanwhile, there is no listing.
     """
     asked_at = world.loop.time()
     records: list[Any] = []
+    losses: list[tuple[int, int]] = []
     page: dict[str, Any] = {"epoch": "", "head_seq": 0, "next_from_seq": 0, "caught_up": False}
     while not page["caught_up"]:
         question = {"from_seq": page["next_from_seq"], "limit": _PAGE, "include_tags": True}
@@ -34,10 +36,13 @@ async def list_topic(world: SimulatedWorld, client: ApiClient, topic: str, kind:
         if not reply.is_good:
             return False
         page = reply.document
-        if page["tombstone"] is not None and records:
+        tombstone = page["tombstone"]
+        if tombstone is not None and tombstone["reason"] != "recreated":
+            losses.append((tombstone["gap_from"], tombstone["gap_to"]))
+        elif tombstone is not None and records:
             return False
         records += page["records"]
-    answer = {"epoch": page["epoch"], "head_seq": page["head_seq"], "records": records}
+    answer = {"epoch": page["epoch"], "head_seq": page["head_seq"], "records": records, "losses": losses}
     listing = Asked(kind, client.machine.name, asked_at, world.loop.time(), 200, None, answer, path=topic)
     world.journal.add(listing)
     return True

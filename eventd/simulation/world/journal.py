@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from eventd.simulation.world.retention import SmallRetention
+
 NEW_EPOCHS: Final = ("epoch", "restore by hand")
 """What happens to a machine so that its log begins a new epoch."""
 LOSSES: Final = ("power", "epoch", "restore", "restore by hand")
@@ -63,7 +65,8 @@ class HeadCommit(NamedTuple):
 class Journal:
     """The questions of one run, and what happened to its machines as (time, what, host), both in order.
 
-    `listeners` are called with the host of each change that is acknowledged, at that moment.
+    `retentions` are those of the nodes that evict events. `listeners` are called with the host of each change that is
+    acknowledged, at that moment.
     """
 
     asked: list[Asked] = field(default_factory=list)
@@ -71,6 +74,7 @@ class Journal:
     restores: list[Restore] = field(default_factory=list)
     commits: dict[str, list[HeadCommit]] = field(default_factory=dict)
     """The commits of each machine whose node has its database on Postgres."""
+    retentions: dict[str, SmallRetention] = field(default_factory=dict)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
 
     def add(self, asked: Asked) -> None:

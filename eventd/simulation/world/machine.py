@@ -70,6 +70,8 @@ class Machine:
         self.begins_epoch = False
         """Whether the next start begins a new epoch of the log first, as an operator does after a restore."""
         self.boots = 1
+        self.retention_seconds = 60.0
+        """Seconds between two runs of retention, a setting of its node."""
         self.left_behind: list[str] = []
         """The tasks that the last stop of the node has not ended."""
         self.pools: list[SimulatedPool] = []
@@ -135,6 +137,7 @@ class Machine:
                 "api_listen": f"127.0.0.1:{API_PORT}",
                 "local_socket": "off",
                 "drain_timeout": "2s",
+                "prune_interval": f"{round(self.retention_seconds * 1000)}ms",
                 "callback_allow": NETWORK,
             },
             {},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from eventd.simulation.world.machine import Machine
 from eventd.simulation.world.network import Network
 from eventd.simulation.world.pools import SimulatedPool
 from eventd.simulation.world.requests import ApiClient
+from eventd.simulation.world.retention import SmallRetention
 from eventd.simulation.world.sqlite_disk import sqlite_disks
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import Topology, client_of, peer_document, write_secrets
@@ -110,7 +111,16 @@ class SimulatedWorld:
 
     def group_document(self, node: str, stage: int = 0) -> dict[str, Any]:
         """Return the group of a node as a resource; `stage`: how far the replacement of its secret is."""
-        return self.topology.group_document(node, self.address(node), self.secrets, stage)
+        document = self.topology.group_document(node, self.address(node), self.secrets, stage)
+        if node in self.journal.retentions:
+            document["spec"]["retention"] = self.journal.retentions[node].document()
+        return document
+
+    def set_retentions(self, retentions: Mapping[str, SmallRetention]) -> None:
+        """Let nodes evict events; before they start."""
+        self.journal.retentions.update(retentions)
+        for node, retention in retentions.items():
+            self.machines[node].retention_seconds = retention.interval
 
     def address(self, node: str) -> str:
         """Return the address of a node."""
