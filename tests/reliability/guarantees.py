@@ -36,7 +36,7 @@ GUARANTEES: Final = (
         ("V1", "V4", "V5", "V6", "V8", "V9", "V38"),
         ("a link",),
         ("tests/chaos", "tests/integration/egress/peers/test_federation_contiguity.py"),
-        (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 19, 20, 21, 22, 25, 26, 27, 31, 35, 38, 44),
+        (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 19, 20, 21, 22, 25, 26, 27, 31, 35, 38, 44, 45),
     ),
     Guarantee(
         "An outage is not a refusal",
@@ -100,7 +100,7 @@ GUARANTEES: Final = (
         ("V7", "V10", "V16"),
         ("a link",),
         ("tests/integration/egress/peers/test_federation_contiguity.py", "tests/contract/log/retention"),
-        (16, 17, 18, 29, 30, 31),
+        (16, 17, 18, 29, 30, 31, 46, 47),
     ),
 )
 """In the order of the README."""

@@ -245,6 +245,12 @@ def send_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PeerFilter, "_nothing_hinders", lambda _self, block, now: is_alive(block.expires_first, now))
 
 
+def report_losses_with_the_next_event(patch: pytest.MonkeyPatch) -> None:
+    """Do not report a loss of own events until there is another event to send."""
+    must_report = RangeStart.must_report
+    patch.setattr(RangeStart, "must_report", lambda self, gap_end, after, _lost: must_report(self, gap_end, after, 0))
+
+
 def report_no_losses(patch: pytest.MonkeyPatch) -> None:
     """Leave out of the range of a batch that records before it are lost."""
     begin = RangeStart.begin

@@ -193,6 +193,24 @@ def evict_held_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(evict, "read_held_position", lambda *_: None)
 
 
+def forget_evicted_ids(patch: pytest.MonkeyPatch) -> None:
+    """Forget the ids of evicted events with the events."""
+    note = evict._note_losses
+
+    def note_and_forget(conn: Connection, topic: Any, *args: Any) -> Any:
+        noted = note(conn, topic, *args)
+        execute(conn, "DELETE FROM event_ids WHERE topic_id = ? AND gone_at IS NOT NULL", (topic.id,))
+        execute(conn, "DELETE FROM gone_ids WHERE topic_id = ?", (topic.id,))
+        return noted
+
+    patch.setattr(evict, "_note_losses", note_and_forget)
+
+
+def record_no_losses(patch: pytest.MonkeyPatch) -> None:
+    """Evict records without a note for the readers that have not got them."""
+    patch.setattr(prefix, "note_losses", lambda *_: None)
+
+
 def trust_failed_syncs(patch: pytest.MonkeyPatch) -> None:
     """Do not write the write-ahead log again after a failed flush."""
     patch.setattr(FailedSync, "rewrite_log", lambda *_: None)

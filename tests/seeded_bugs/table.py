@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.seeded_bugs import consumer_bugs, link_bugs, log_bugs, topic_bugs
 from tests.seeded_bugs.bug import ByModel, BySimulation, BySuite, ProductBug
-from tests.seeded_bugs.plans import with_failed_syncs, with_kills_between_jobs, with_power_losses
+from tests.seeded_bugs.plans import with_failed_syncs, with_failing_disks, with_kills_between_jobs, with_power_losses
 
 _CURSORS = "tests/contract/log/cursors/test_cursors.py"
 _COMMIT = "tests/contract/log/core/test_log_commit.py"
@@ -279,7 +279,10 @@ TABLE: Final = (
         "records are evicted in one transaction, and their topic's row changes in another",
         "eventd.log.retention.prefix.remove_prefix",
         log_bugs.evict_in_two_transactions,
-        (BySuite(f"{_RETENTION}::test_an_eviction_that_fails_halfway_changes_nothing", ("V7", "V10")),),
+        (
+            BySimulation(("V7", "V10"), known=1, kinds=("retention",), change=with_failing_disks),
+            BySuite(f"{_RETENTION}::test_an_eviction_that_fails_halfway_changes_nothing", ("V7", "V10")),
+        ),
     ),
     ProductBug(
         30,
@@ -287,6 +290,7 @@ TABLE: Final = (
         "eventd.egress.peers.range_start.RangeStart.begin",
         link_bugs.report_no_losses,
         (
+            BySimulation(("V1", "V4", "V10"), known=1, kinds=("retention",)),
             ByModel(("link: a loss is left out of the range",)),
             BySuite(
                 f"{_CONTIGUITY}::test_what_retention_took_before_it_was_sent_is_a_gap_that_the_peer_is_told_of",
@@ -299,7 +303,10 @@ TABLE: Final = (
         "records are evicted that a peer has not got",
         "eventd.log.retention.evict",
         log_bugs.evict_held_records,
-        (BySuite(f"{_RETENTION}::test_what_a_peer_still_has_to_get_is_held", ("V4",)),),
+        (
+            BySimulation(("V4",), known=1, kinds=("retention",)),
+            BySuite(f"{_RETENTION}::test_what_a_peer_still_has_to_get_is_held", ("V4",)),
+        ),
     ),
     ProductBug(
         32,
@@ -402,6 +409,27 @@ TABLE: Final = (
         "eventd.api.admin.events.publish_connection.PublishConnection",
         topic_bugs.write_messages_as_checked,
         (BySimulation(("V6",), known=1, kinds=("publishing",)),),
+    ),
+    ProductBug(
+        45,
+        "the ids of evicted events are forgotten with them",
+        "eventd.log.retention.evict",
+        log_bugs.forget_evicted_ids,
+        (BySimulation(("V3", "V4", "V5"), known=1, kinds=("retention",)),),
+    ),
+    ProductBug(
+        46,
+        "records are evicted without a note for readers that have not got them",
+        "eventd.log.retention.prefix.remove_prefix",
+        log_bugs.record_no_losses,
+        (BySimulation(("V10", "V14"), known=1, kinds=("retention", "follow")),),
+    ),
+    ProductBug(
+        47,
+        "a loss of own events is reported only with the next event",
+        "eventd.egress.peers.range_start.RangeStart.must_report",
+        link_bugs.report_losses_with_the_next_event,
+        (BySimulation(("V4",), known=10, kinds=("retention",)),),
     ),
     ProductBug(
         50,

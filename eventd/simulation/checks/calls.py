@@ -13,10 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from eventd.egress.peers.push_v2 import PushV2
 from eventd.errors import FenceLost
+from eventd.groups import retention
+from eventd.ingress import batch
 from eventd.ingress.batch import StoreBatch
 from eventd.ingress.mark_queries import LinkForgotten
 from eventd.ingress.reorder_buffer import ReorderBuffer
 from eventd.log.core import commit, head
+from eventd.log.retention import evict
 from eventd.store.engine import fence
 from eventd.store.engine.claim import DatabaseClaim
 
@@ -40,6 +43,9 @@ CALLS: Final = {
     "batch halved": CountedCall(PushV2, "_halve"),
     "id taken": CountedCall(commit, "_carefully"),
     "units one by one": CountedCall(commit, "_one_by_one"),
+    "gap reported": CountedCall(batch, "record_gap"),
+    "events evicted": CountedCall(retention, "evict", lambda done: done.records > 0),
+    "event held back": CountedCall(evict, "_first_undelivered", lambda found: found is not None),
     "fence lost": CountedCall(FenceLost, "__init__"),
     "claim regained": CountedCall(DatabaseClaim, "_retake", bool),
     "session refused": CountedCall(fence, "is_held", lambda held: not held),
