@@ -22,14 +22,6 @@ def with_failed_syncs(plan: SimulationPlan) -> SimulationPlan:
     return replace(plan, faults=[*faults, *(Fault(3.0, FaultKind.POWER, node, 0.2) for node in plan.topology.nodes)])
 
 
-def with_failing_disks(plan: SimulationPlan) -> SimulationPlan:
-    """Return a plan whose disks fail again and again for a moment, in the middle of what a node writes."""
-    times = [0.4 + 0.35 * number for number in range(14)]
-    nodes = plan.topology.nodes
-    faults = [Fault(at, FaultKind.DISK, node, 0.12, mode="full") for at in times for node in nodes]
-    return replace(plan, faults=faults)
-
-
 def with_kills_between_jobs(plan: SimulationPlan) -> SimulationPlan:
     """Return a plan whose processes are killed again and again, each time between a job and its answer."""
     kills = [(0.3 + 0.4 * number, 5 + number) for number in range(16)]

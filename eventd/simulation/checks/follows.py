@@ -56,9 +56,10 @@ class FollowReference:
                 yield self._found("V10", page, f"another epoch, and the tombstone is {tombstone}")
             after = tombstone["earliest_seq"] - 1 if evicts and tombstone else 0
         elif tombstone is not None:
-            if not evicts or tombstone["gap_from"] != after + 1 or not self._may_be_evicted(page, tombstone["gap_to"]):
+            if evicts and tombstone["gap_from"] == after + 1 and self._may_be_evicted(page, tombstone["gap_to"]):
+                after = tombstone["gap_to"]
+            else:
                 yield self._found("V10", page, f"a tombstone without a loss: {tombstone}")
-            after = tombstone["gap_to"]
         elif evicts and "epoch" not in question:  # a new reader begins with what is stored
             after = seqs[0] - 1 if seqs else answer["next_from_seq"]
         if seqs != list(range(after + 1, answer["next_from_seq"] + 1)):

@@ -129,7 +129,7 @@ class StoredTables:
                 break
             covered = last
         if covered != evicted:
-            yield self._found("V10", f"the losses {self._losses} are told, and all to seq {evicted} are evicted")
+            yield self._found("V10", f"the losses {self._losses} are recorded, and all to seq {evicted} evicted")
 
     def _records(self) -> Iterator[Violation]:
         """V5: an event has one record, and more of them only with a later expiry each."""

@@ -283,7 +283,7 @@ class _StreamReading:
     def _tombstone(self, event: SentEvent) -> Iterator[Violation]:
         """A tombstone says that the reader's place is of another epoch than the topic, or that retention passed it."""
         topic, epoch = event.data["topic"], event.data["epoch"]
-        is_evicted = event.data["gap_from"] - 1 in self._places[topic] and self._reference.may_be_evicted(event)
+        is_evicted = self._reference.may_be_evicted(event) and event.data["gap_from"] - 1 in self._places[topic]
         if self._session.epochs[topic] == {epoch} and not is_evicted:
             yield self._reference.found(f"a tombstone without a loss: {event.data}", event.at, "V10")
         self._session.epochs[topic] = {epoch}

@@ -10,6 +10,7 @@ import pytest
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.world.journal import Asked, Journal, Restore
 from eventd.simulation.world.played_plugin import DERIVED
+from eventd.simulation.world.retention import SmallRetention
 from eventd.simulation.world.topology import PlannedLink, Topology
 
 TOPOLOGY = Topology("pair", ["a", "b"], [PlannedLink("a", "b", relay=False), PlannedLink("b", "a", relay=False)])
@@ -162,3 +163,28 @@ def test_the_events_that_a_plugin_derived_again_after_a_restore_may_have_another
     known = Journal(restores=[Restore("a", 1.0, 2.0)] * restored)
     lists = {name: listed(*ids, kinds=kinds) for name, ids in (("a", [*kinds]), ("b", [*kinds][::-1]))}
     assert found(known, **lists) == violations
+
+
+@pytest.mark.parametrize(
+    ("retention", "ids", "violations"),
+    [
+        (SmallRetention(max_events=2), ["a-2", "a-3"], []),
+        (SmallRetention(max_events=2), ["a-1", "a-3"], [("V3", "a")]),  # it is not the oldest one
+        (SmallRetention(max_events=3), ["a-2", "a-3"], [("V3", "a")]),  # it is one of those to keep
+        (SmallRetention(max_age=0.5), ["a-2", "a-3"], []),
+        (SmallRetention(max_age=9.0), ["a-2", "a-3"], [("V3", "a")]),
+    ],
+)
+def test_a_list_lacks_only_the_oldest_events_beyond_the_limits(
+    retention: SmallRetention, ids: list[str], violations: list[tuple[str, str]]
+) -> None:
+    every = ["a-1", "a-2", "a-3"]
+    shown = [each | {"seq": every.index(each["id"]) + 1} for each in listed(*ids)]
+    known = journal(emitted(*every), Asked("listing", "a", 3.0, 3.1, 200, None, shown))
+    known.retentions["a"] = retention
+    assert found(known) == violations
+
+
+def test_an_event_that_is_stored_a_second_time_is_named() -> None:
+    """Its id is known after retention has evicted it."""
+    assert ("V5", "a") in found(journal(emitted("a-1"), emitted("a-1", at=2.0, answered=2.1, seq=2)))

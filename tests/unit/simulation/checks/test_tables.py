@@ -18,7 +18,7 @@ from eventd.simulation.world.topology import GROUP, PlannedLink, Topology
 
 EVENT = {"id": "a-1", "type": "door.open", "payload": {"text": "x"}}
 EMPTY = (
-    *("log_heads", "event_ids", "id_chunks", "id_ranges", "id_runs"),
+    *("log_heads", "topic_losses", "gone_ids", "event_ids", "id_chunks", "id_ranges", "id_runs"),
     *("cursors", "batches", "inbound_links", "inbound_batches", "inbound_gaps"),
 )
 
@@ -26,12 +26,14 @@ EMPTY = (
 def stored(file: Path, event: dict[str, Any]) -> StoredTables:
     """Return the tables of a node that has stored an event of its own."""
     with closing(sqlite3.connect(file)) as database, database:
-        database.execute("CREATE TABLE topics (id, name, config)")
-        database.execute("INSERT INTO topics VALUES (1, ?, '{}')", (f"group:{GROUP}",))
+        database.execute(
+            "CREATE TABLE topics (id, name, config, next_seq, evicted_seq, evicted_position, lost_position)"
+        )
+        database.execute("INSERT INTO topics VALUES (1, ?, '{}', 2, 0, 0, 0)", (f"group:{GROUP}",))
         database.execute("CREATE TABLE blocks (topic_id, position, records, seq, paths, text)")
         database.execute("INSERT INTO blocks VALUES (1, 1, 1, 1, '[\"\"]', ?)", (json.dumps(event),))
         for name in (*EMPTY, "dead_letters"):
-            database.execute(f"CREATE TABLE {name} (id, cursor)")
+            database.execute(f"CREATE TABLE {name} (id, cursor, topic_id)")
     with open_file(file) as rows:
         return StoredTables("a", rows, Topology("pair", ["a", "b"], [PlannedLink("a", "b", relay=False)]), 9.0)
 
