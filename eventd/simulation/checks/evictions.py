@@ -1,4 +1,4 @@
-"""Checks of what retention has evicted: only the oldest events, only what it may, and what peers lack is told."""
+"""Checks of what retention has evicted: only the oldest events, only what it may, and what peers lack is reported."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class RouteReference:
                 return
 
     def _is_lost(self, copies: Asked, missing: int) -> bool:
-        """Return whether readers of the copies are told that so many records were evicted before they were copied."""
+        """Return whether readers of the copies learn that so many records were evicted before they were copied."""
         told = sum(last - first + 1 for first, last in copies.answer["losses"])
         return self._evicts and told >= missing
 

@@ -118,7 +118,7 @@ class StoredTables:
         return position >= expected and (not is_hole or self._has_queue)
 
     def _evicted(self) -> Iterator[Violation]:
-        """V3, V10: retention has taken what it may, and readers are told of each event that it took."""
+        """V3, V10: retention has taken what it may, and readers get a note of each event that it took."""
         evicted, head = self._row["evicted_seq"], self._row["next_seq"] - 1
         kept = self.retention
         if evicted and (kept is None or not kept.may_take(evicted, head, self._at)):
