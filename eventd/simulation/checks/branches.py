@@ -14,11 +14,19 @@ from prometheus_client import CollectorRegistry
 
 from eventd.simulation.checks.calls import CALLS
 from eventd.simulation.faults.fault import POSTGRES, SQLITE
+from eventd.simulation.load.follows import FOLLOW
 from eventd.simulation.load.queue_jobs import CLAIM
+from eventd.simulation.load.routes import ROUTE_WRITE
+from eventd.simulation.load.sockets import PUBLISH, SOCKET
+from eventd.simulation.load.watches import TOMBSTONE, WATCH
 from eventd.simulation.world.journal import Journal
 from eventd.simulation.world.machine import Machine
 
 _PREFIX: Final = "routerd_eventd_"
+_NOT_FOUND: Final = 404
+_RECREATED: Final = "recreated"
+_KEYED: Final = ("write", "watched write", ROUTE_WRITE, "job", PUBLISH)
+"""The kinds of questions that have an idempotency key."""
 _OUTCOMES: Final = ("reason", "result", "status", "kind")
 """Labels that say what happened; others say to whom."""
 
@@ -41,6 +49,9 @@ RARE: Final[Mapping[str, tuple[str, ...]]] = {
     "older copy found": ("history_findings older_copy",),
     **{branch: (f"call {branch}",) for branch in CALLS},
     "lease taken over": ("journal redelivered",),
+    "key repeated": ("journal deduped",),
+    "session unknown": ("journal unknown session",),
+    "reader of another epoch": ("journal recreated",),
     "write-ahead log begun anew": ("disk restarts",),
     "transaction lost": ("session lost",),
     "commit unanswered": ("session unanswered",),
@@ -48,7 +59,10 @@ RARE: Final[Mapping[str, tuple[str, ...]]] = {
 """The branches that matter, by name, with what is counted for each."""
 NOT_TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
     SQLITE: ("claim regained", "session refused", "transaction lost", "commit unanswered"),
-    POSTGRES: ("committed in the loop", "write-ahead log begun anew", "older copy found", "epoch renewed at a start"),
+    POSTGRES: (
+        *("committed in the loop", "write-ahead log begun anew"),
+        *("older copy found", "epoch renewed at a start", "reader of another epoch"),
+    ),
 }
 """The branches that nodes with such a database do not take, or not by the faults that runs have on it."""
 
@@ -56,8 +70,7 @@ NOT_TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
 def count_branches(machines: Iterable[Machine], journal: Journal, calls: Counter[str]) -> dict[str, int]:
     """Return how often the processes of these machines have taken each rare branch; `calls`: see `counted_calls`."""
     found: Counter[str] = Counter({f"call {branch}": times for branch, times in calls.items()})
-    claimed = [job for asked in journal.of(CLAIM) if asked.is_good for job in asked.answer["claimed"]]
-    found["journal redelivered"] = sum(job["deliveries"] > 1 for job in claimed)
+    found.update(_answered(journal))
     for machine in machines:
         found["disk restarts"] += machine.disk.restarts
         if machine.sessions is not None:
@@ -70,6 +83,25 @@ def count_branches(machines: Iterable[Machine], journal: Journal, calls: Counter
             for name, times in _counted(node.metrics.registry):
                 found[name] += times
     return {name: sum(found[one] for one in counted) for name, counted in RARE.items()}
+
+
+def _answered(journal: Journal) -> Iterator[str]:
+    """Yield a name for each answer that shows a branch."""
+    for asked in journal.asked:
+        if asked.kind == WATCH:
+            if asked.status == _NOT_FOUND:
+                yield "journal unknown session"
+            events = [event.data["reason"] for event in asked.answer[1] if event.kind == TOMBSTONE]
+            yield from ("journal recreated" for reason in events if reason == _RECREATED)
+        elif asked.kind == SOCKET:
+            tombstones = [message.data for message in asked.answer if message.data["op"] == TOMBSTONE]
+            yield from ("journal recreated" for each in tombstones if each["reason"] == _RECREATED)
+        elif asked.is_good and asked.kind == CLAIM:
+            yield from ("journal redelivered" for job in asked.answer["claimed"] if job["deliveries"] > 1)
+        elif asked.is_good and asked.kind == FOLLOW and (asked.answer["tombstone"] or {}).get("reason") == _RECREATED:
+            yield "journal recreated"
+        elif asked.is_good and asked.kind in _KEYED and asked.answer["deduped"]:
+            yield "journal deduped"
 
 
 def _counted(registry: CollectorRegistry) -> Iterator[tuple[str, int]]:
