@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,6 +10,11 @@ from typing import Any, cast
 import pytest
 
 from eventd.api.listener.sending import ClientStream
+from eventd.api.topics.client_stream import FollowedTopic
+from eventd.api.topics.shared_reads import Page
+from eventd.api.topics.start import TopicSnapshot
+from eventd.api.topics.websocket import WsFollower
+from eventd.egress.callbacks import formats
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
 from eventd.egress.loop.sink import Ack
 from eventd.egress.routers.pump import Routing
@@ -17,6 +23,7 @@ from eventd.egress.subscriptions.sink import SubscriptionSink
 from eventd.log.core.commit import Transaction, Turn
 from eventd.log.core.values import AppendResult, Drafts
 from eventd.log.routers import commit
+from eventd.log.routers.source import Copy, CopyPage
 from eventd.store.engine.database import Connection
 
 
@@ -110,3 +117,44 @@ def settle_without_answers(patch: pytest.MonkeyPatch) -> None:
         return outcome._replace(meaning=Meaning.DELIVERED, status=200) if missing else outcome
 
     patch.setattr(CallbackEndpoint, "send", send_once)
+
+
+def compare_no_epochs(patch: pytest.MonkeyPatch) -> None:
+    """Take the seq of a client that begins to watch for one of the present epoch, whatever epoch it names."""
+    patch.setattr(TopicSnapshot, "epoch_of", lambda self, _: self.epoch)
+
+
+def change_copies(patch: pytest.MonkeyPatch) -> None:
+    """Change the data of records as a router copies them."""
+    of_records = CopyPage.of_records
+
+    def of_changed(copies: Sequence[Copy]) -> CopyPage:
+        return of_records([copy._replace(body=copy.body.replace('"x', '"y')) for copy in copies])
+
+    patch.setattr(CopyPage, "of_records", of_changed)
+
+
+def send_data_of_others(patch: pytest.MonkeyPatch) -> None:
+    """Send to a receiver each event with the data of the one before."""
+    text_of = formats._standard
+    before = ["{}"]
+
+    def text_of_another(type: str, timestamp: str, data: str, *names: str) -> str:
+        text = text_of(type, timestamp, before[0], *names)
+        before[0] = data
+        return text
+
+    patch.setattr(formats, "_standard", text_of_another)
+
+
+def stop_after_news(patch: pytest.MonkeyPatch) -> None:
+    """Let a client of a WebSocket that was sent a new page wait for no further one."""
+    take = FollowedTopic.take
+
+    def take_once(self: FollowedTopic, page: Page) -> None:
+        if not isinstance(self._follower, WsFollower):
+            take(self, page)
+        elif not (self.has_left or self._follower.has_ended):
+            self._follower.send(self, page)
+
+    patch.setattr(FollowedTopic, "take", take_once)

@@ -454,5 +454,33 @@ TABLE: Final = (
             ),
         ),
     ),
+    ProductBug(
+        55,
+        "the epoch of a client's seq is not compared when it begins to watch",
+        "eventd.api.topics.start.TopicSnapshot.epoch_of",
+        consumer_bugs.compare_no_epochs,
+        (BySimulation(("V10",), known=1, kinds=("watch",)),),
+    ),
+    ProductBug(
+        56,
+        "a router changes the data of the records that it copies",
+        "eventd.log.routers.source.CopyPage",
+        consumer_bugs.change_copies,
+        (BySimulation(("V7",), known=1, kinds=("route",)),),
+    ),
+    ProductBug(
+        57,
+        "an event is sent to a receiver with the data of another one",
+        "eventd.egress.callbacks.formats",
+        consumer_bugs.send_data_of_others,
+        (BySimulation(("V7",), known=1, kinds=("callback",)),),
+    ),
+    ProductBug(
+        58,
+        "a client of a WebSocket gets no records after the first new ones",
+        "eventd.api.topics.client_stream.FollowedTopic.take",
+        consumer_bugs.stop_after_news,
+        (BySimulation(("V14",), known=4, kinds=("socket",)),),
+    ),
 )
 """All seeded bugs in the order of their numbers."""

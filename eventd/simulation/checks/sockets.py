@@ -11,7 +11,7 @@ from eventd.simulation.load.sockets import PUBLISH, PUBLISHED, SOCKET, published
 from eventd.simulation.world.journal import LOSSES, Asked, Journal
 from eventd.simulation.world.web_socket import SocketMessage
 
-SOON_SECONDS: Final = 5.0
+SOON_SECONDS: Final = 3.0
 """Seconds within which a client that follows a topic gets what was acknowledged."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -92,7 +93,7 @@ async def _converse(
     *,
     until_end: bool = False,
 ) -> list[tuple[int, int]]:
-    """Follow the topic after a seq of an epoch, and publish, over one connection.
+    """Follow the topic after a seq of an epoch over one connection, and publish before that and meanwhile.
 
     Return the batches without an acknowledgement.
     """
@@ -103,10 +104,13 @@ async def _converse(
         async with asyncio.timeout(_CONNECT_SECONDS):
             made = await open_socket(loop, client.machine)
     if made is not None:
-        for first, count in batches:  # a batch that was written before is not written again
-            made.send(_command(first, count))
+        waiting = deque(batches)
+        while len(waiting) > len(batches) // 2:  # a batch that was written before is not written again
+            made.send(_command(*waiting.popleft()))
         made.send({"op": "subscribe", "topic": PUBLISHED, "from_seq": after, "epoch": epoch, "limit": limit})
         while not made.over.done() and loop.time() < begun + seconds:
+            if waiting and made.messages and made.messages[-1].data["op"] in ("caught_up", "error"):
+                made.send(_command(*waiting.popleft()))  # it is to be sent back to the client that has caught up
             if until_end and any(each.data["op"] in ("caught_up", "error") for each in made.messages):
                 break
             await loop.pause(0.1)

@@ -105,7 +105,7 @@ def test_a_restore_takes_what_the_copy_may_not_have(copied: float, violations: s
     [
         ([records(0, 1), CAUGHT_UP], 9.0, set()),
         ([records(0), CAUGHT_UP | {"head_seq": 1}], 9.0, {"V14"}),
-        ([records(0), CAUGHT_UP | {"head_seq": 1}], 4.0, set()),
+        ([records(0), CAUGHT_UP | {"head_seq": 1}], 3.0, set()),
         ([records(0)], 9.0, set()),
     ],
 )
