@@ -46,6 +46,7 @@ class WatchSession:
         self.epochs = {name: {epoch} for name, epoch in self._named.items()}
         self.owing = {name for name, each in asked.answer["topics"].items() if each["epoch"] != self._named[name]}
         """The topics whose first event must report another epoch."""
+        self._reached = {name: (epoch, 0) for name, epoch in self._named.items()}
 
     def begin_stream(self, stream: Asked) -> None:
         """Change the starts as a stream does; one that was not answered may have been begun or not."""
@@ -55,11 +56,25 @@ class WatchSession:
                 self.epochs[name].add(epoch)
             seqs = places_of(stream.question["last_id"])  # beyond what was sent: the node may not follow
             for name, ahead in seqs.items():
-                reached = max((each.get(name, 0) for each in self.ids.values()), default=0)
-                self.starts[name] = self.starts[name] | set(range(reached, ahead))
+                self.starts[name] = self.starts[name] | set(range(self._reached[name][1], ahead))
             return
         for name, seq in seqs.items():
             self.starts[name] = {seq} if stream.status == _OK else self.starts[name] | {seq}
+
+    def keep(self, event_id: str, seqs: dict[str, int]) -> None:
+        """Note an id that has arrived, and how far it leads in the epoch that a tombstone has reported last."""
+        self.ids[event_id] = seqs
+        for name, seq in seqs.items():
+            epoch, reached = self._reached[name]
+            if self.epochs[name] == {epoch}:
+                self._reached[name] = epoch, max(reached, seq)
+
+    def change_epoch(self, topic: str, epoch: str, seq: int) -> None:
+        """Continue in another epoch after a seq: what was sent before is of the one before, unless it is the same."""
+        self.epochs[topic] = {epoch}
+        self.owing.discard(topic)
+        if self._reached[topic][0] != epoch:
+            self._reached[topic] = epoch, seq
 
 
 class WatchReference:
@@ -286,8 +301,7 @@ class _StreamReading:
         is_evicted = self._reference.may_be_evicted(event) and event.data["gap_from"] - 1 in self._places[topic]
         if self._session.epochs[topic] == {epoch} and not is_evicted:
             yield self._reference.found(f"a tombstone without a loss: {event.data}", event.at, "V10")
-        self._session.epochs[topic] = {epoch}
-        self._session.owing.discard(topic)
+        self._session.change_epoch(topic, epoch, event.data["earliest_seq"] - 1)
         self._places[topic] = {event.data["earliest_seq"] - 1}
 
     def _keep(self, event: SentEvent) -> Iterator[Violation]:
@@ -298,7 +312,7 @@ class _StreamReading:
             if seq not in self._places[name]:
                 detail = f"{name}: the id names seq {seq}, and {_some(self._places[name])} was sent"
                 yield self._reference.found(detail, event.at)
-        self._session.ids[event.id] = seqs
+        self._session.keep(event.id, seqs)
 
 
 def _is_session(asked: Asked) -> bool:

@@ -110,6 +110,24 @@ def test_a_wrong_stream_after_a_restore_is_named(events: list[SentEvent], epoch:
     assert violation in found(*events, epoch=epoch, restored=True)
 
 
+@pytest.mark.parametrize(("after", "violations"), [(1, set()), (5, set()), (0, {"V14", "V7"})])
+def test_an_id_beyond_what_was_sent_leads_back_to_that_in_the_epoch_of_the_topic(
+    after: int, violations: set[str]
+) -> None:
+    """The reader's place was seq 5 of another epoch, which ids name until the tombstone of the topic."""
+    topics = {name: {"from_seq": 5, "epoch": "e-0"} for name in (WATCHED, GROUP_TOPIC)}
+    answer = {"wid": "w", "topics": {name: {"from_seq": 5, "epoch": EPOCH} for name in topics}}
+    of_group = {"topic": GROUP_TOPIC, "earliest_seq": 1, "epoch": EPOCH}
+    other = SentEvent(5.0, "tombstone", id_of_places({GROUP_TOPIC: 0, WATCHED: 5}), of_group)
+    streams = {"": [other, tombstone(EPOCH), records(0)], id_of_places({WATCHED: 1000}): [records(1, after=after)]}
+    asked = [Asked(SESSION, "a", 4.0, 4.1, 200, {"topics": topics}, answer)]
+    for last_id, events in streams.items():
+        question = {"wid": "w", "last_id": last_id, "lane": "reader", "pause": 0.05}
+        asked.append(Asked(WATCH, "a", 5.0, 5.5, 200, question, ("hung up", events)))
+    found = WatchReference(Journal(asked, [(3.5, "epoch", "a")]), "a", 0.0).violations()
+    assert {each.invariant for each in found} == violations
+
+
 @pytest.mark.parametrize(("status", "violations"), [(404, set()), (200, {"V14"})])
 def test_another_process_does_not_know_a_session(status: int, violations: set[str]) -> None:
     assert found(status=status, restart=True) == violations
