@@ -67,7 +67,7 @@ class _Server(web.Server):
 class _Protocol(web.RequestHandler):
     """One connection: aiohttp's protocol, with limits, and with refusals in the listener's form."""
 
-    __slots__ = ("_answer", "_body", "_chance", "_is_held", "_unreadable", "_untaken")
+    __slots__ = ("_answer", "_body", "_chance", "_discarded", "_discards", "_is_held", "_unreadable", "_untaken")
 
     def __init__(
         self, answer: Answer, chance: Chance, untaken: UnreadAnswers, server: web.Server, **options: Any
@@ -77,6 +77,8 @@ class _Protocol(web.RequestHandler):
         self._chance = chance
         self._untaken = untaken
         self._unreadable = False
+        self._discards = 0  # how many bytes may be discarded before the client counts as gone
+        self._discarded: asyncio.Future[None] | None = None  # done when it is gone, or has sent so many
         self._is_held = False
         self._body: StreamReader = EMPTY_PAYLOAD  # of the newest request
 
@@ -109,6 +111,11 @@ class _Protocol(web.RequestHandler):
 
         The system delivers megabytes before the refusal is sent, and aiohttp would parse each piece again.
         """
+        if self._discarded is not None:
+            self._discards -= len(data)
+            if self._discards <= 0:
+                self._end_discarding()
+            return
         if self._unreadable:
             return
         super().data_received(data)
@@ -118,6 +125,21 @@ class _Protocol(web.RequestHandler):
                 self._unreadable = True
                 newest.exc.__traceback__ = None  # it refers to a frame with the bytes, which refers to it
         _join_chunks(self._body)
+
+    def discard(self, most: int) -> asyncio.Future[None]:
+        """Discard all that the client still sends.
+
+        Return a future that is done when the client has closed the connection, or has sent `most` bytes.
+        """
+        self._discards = most
+        self._discarded = asyncio.get_running_loop().create_future()
+        self._is_held = False
+        self._resume_transport_reading()
+        return self._discarded
+
+    def _end_discarding(self) -> None:
+        if self._discarded is not None and not self._discarded.done():
+            self._discarded.set_result(None)
 
     def hold_reading(self) -> None:
         """Stop reading from the connection until `release_reading`, even if aiohttp resumes it."""
@@ -135,6 +157,7 @@ class _Protocol(web.RequestHandler):
             super()._resume_transport_reading()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self._end_discarding()
         between_requests = self._task_handler if self._current_request is None else None
         super().connection_lost(exc)
         if between_requests is not None:  # aiohttp would continue to wait for the rest of a body

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 HELD_BYTES = 64 << 10
@@ -15,17 +16,23 @@ PING = b"\x89\x00"
 
 
 class ClientStream:
-    """The outgoing stream to one client over TCP."""
+    """The outgoing stream to one client over TCP. A `socket` whose close frame was sent counts as closed."""
 
-    def __init__(self, transport: asyncio.Transport, writer: AbstractStreamWriter) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        writer: AbstractStreamWriter,
+        socket: web.WebSocketResponse | None = None,
+    ) -> None:
         self.transport = transport
+        self._socket = socket
         self._writer = writer
         transport.set_write_buffer_limits(high=HELD_BYTES)
 
     @property
     def closed(self) -> bool:
         """Return whether the connection is closed, by either side."""
-        return self.transport.is_closing()
+        return self.transport.is_closing() or (self._socket is not None and self._socket.closed)
 
     @property
     def full(self) -> bool:
@@ -34,7 +41,7 @@ class ClientStream:
 
     def write(self, text: bytes) -> None:
         """Send, without waiting for the client; nothing over a closed connection."""
-        if not self.transport.is_closing():
+        if not self.closed:
             self.transport.write(text)
 
     async def drain(self) -> None:

@@ -137,8 +137,10 @@ async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
         writer = await socket.prepare(request)
         if (transport := request.transport) is None:
             return socket  # the client disconnected
-        follower = WsFollower(registry, ClientStream(transport, writer), SILENT_SECONDS)
+        follower = WsFollower(registry, ClientStream(transport, writer, socket), SILENT_SECONDS)
         await Conversation(v0, key, socket, messages, follower).run()
+        messages.close()
+        await socket.linger()
     return socket
 
 

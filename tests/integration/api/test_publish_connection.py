@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from socket import SO_SNDBUF, SOL_SOCKET
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import ClientSession, WSServerHandshakeError
@@ -17,7 +19,7 @@ from eventd.api.admin.events.publish_connection import PublishConnection, Unansw
 from eventd.api.admin.events.writer_shares import KEY_EVENTS
 from eventd.api.bodies.bodies import LIGHT_BYTES, BodyReservation
 from eventd.api.keys.configured_keys import parse_keys
-from eventd.api.listener import messages
+from eventd.api.listener import messages, web_sockets
 from eventd.log.core import writer
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.values import AppendResult
@@ -455,6 +457,51 @@ async def test_a_message_that_does_not_end_in_time_ends_its_connection(
         transport.write(bytes([0x82, 0xFF]) + (20).to_bytes(8, "big") + bytes(4) + b" " * 10)
         assert (await socket.heard())["error"]["code"] == "slow_body"
         assert await socket.heard() is None
+
+
+async def test_a_client_that_still_sends_a_message_that_is_too_large_hears_why_the_connection_ends(
+    server: Server,
+) -> None:
+    """A connection that is closed with bytes unread is reset: the client might lose the code."""
+    told = await _send_too_large(server)
+    assert told[:1] == b"\x88", "one close frame, and then the end"
+    assert (told[2:4], len(told)) == ((1009).to_bytes(2, "big"), 2 + told[1])
+    await until(lambda: not server.v0.serving.concurrency.streams.taken, "the place to be free")
+
+
+@pytest.mark.parametrize(("bound", "value"), [("LINGER_BYTES", MIB), ("LINGER_SECONDS", 0.0)])
+async def test_what_a_client_sends_after_its_refusal_is_read_within_bounds(
+    server: Server, monkeypatch: pytest.MonkeyPatch, bound: str, value: float
+) -> None:
+    monkeypatch.setattr(web_sockets, bound, value)
+    with pytest.raises(ConnectionError):
+        await _send_too_large(server, 64 * MIB)
+    await until(lambda: not server.v0.serving.concurrency.streams.taken, "the place to be free")
+
+
+async def _send_too_large(server: Server, size: int = 6 * MIB) -> bytes:
+    """Send the whole of a message that is too large, without reading; return what the node has sent after it."""
+    client, rest = server.with_key("full"), bytes(size)
+    address = urlsplit(client.url)
+    lines = {
+        "Host": address.netloc,
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Version": "13",
+        **client.headers,
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+
+    def send() -> bytes:
+        with socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=10) as link:
+            link.sendall(f"GET /api/v1/groups/lab/publish HTTP/1.1\r\n{head}\r\n".encode())
+            assert link.recv(4096).startswith(b"HTTP/1.1 101")
+            link.sendall(b"\x82\xff" + len(rest).to_bytes(8, "big") + bytes(4))
+            link.sendall(rest)
+            return b"".join(iter(lambda: link.recv(4096), b""))
+
+    return await asyncio.to_thread(send)
 
 
 @pytest.mark.parametrize(

@@ -125,10 +125,12 @@ async def publish(call: PublishCall) -> web.StreamResponse:
         writer = await socket.prepare(request)
         if (transport := request.transport) is None:
             return socket  # the client disconnected
-        stream, memory = ClientStream(transport, writer), MessageMemory(bodies, key.digest)
+        stream, memory = ClientStream(transport, writer, socket), MessageMemory(bodies, key.digest)
         connection = PublishConnection(
             services, place, socket, messages, stream, memory, open_ones.shares, open_ones.unread, open_ones.count
         )
         with open_ones.holding(connection):
             await connection.run()
+        messages.close()
+        await socket.linger()
     return socket
