@@ -317,7 +317,7 @@ TABLE: Final = (
         "the effect of a plugin's run is stored, and the cursor moved, in two transactions",
         "eventd.egress.subscriptions.sink",
         consumer_bugs.store_effects_late,
-        (BySimulation(("V13",), known=10, kinds=("subscription",), change=with_kills_between_jobs),),
+        (BySimulation(("V13",), known=2, kinds=("subscription",), change=with_kills_between_jobs),),
     ),
     ProductBug(
         34,
