@@ -35,8 +35,9 @@ class Event(NamedTuple):
 
 
 def read_place(text: str) -> Any:
-    """Return the topics' seqs in an id."""
-    return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    """Return the topics' seqs in an id, also those that are marked."""
+    seqs = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    return {topic: seq if seq >= 0 else -1 - seq for topic, seq in seqs.items()}
 
 
 def write_place(**seqs: int) -> str:

@@ -33,12 +33,20 @@ def write_places(seqs: Mapping[str, int]) -> bytes:
 
 
 def read_places(text: str) -> dict[str, int]:
-    """Return the seqs by topic name of an id that `write_places` made; empty for any other text."""
+    """Return the seqs by topic name of an id that `write_places` made; empty for any other text.
+
+    A seq that is marked (see `marked`) is negative.
+    """
     try:
         found = _SEQS.decode(urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
     except (ValueError, binascii.Error, msgspec.DecodeError, RecursionError):
         return {}
-    return {name: seq for name, seq in found.items() if 0 <= seq <= MOST_SEQ}
+    return {name: seq for name, seq in found.items() if -MOST_SEQ <= seq <= MOST_SEQ}
+
+
+def marked(seq: int) -> int:
+    """Return the form in an id of a seq of the present epoch, in a session that began in another one; and back."""
+    return -1 - seq
 
 
 def may_need_checkpoints(names: Iterable[str]) -> bool:

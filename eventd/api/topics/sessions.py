@@ -20,6 +20,7 @@ from eventd.api.topics.checkpoints import (
     MOVES,
     TOPIC_BYTES,
     Checkpoints,
+    marked,
     may_need_checkpoints,
     read_checkpoint,
     read_places,
@@ -107,8 +108,15 @@ class Session:
             self.note(stream)
         seen = self._seen(last_event_id)
         for name, furthest in self.written.items():
-            if name in seen:
-                self.begun[name] = furthest._replace(seq=min(furthest.seq, seen[name]))
+            if name not in seen:
+                continue
+            seq, begun = seen[name], self.begun[name]
+            if seq < 0 and furthest.before < 0:
+                continue  # it is not an id of this session
+            # The client may have named a seq of the epoch before, without knowing of the present one: it begins anew.
+            may_be_before = begun.epoch != furthest.epoch and begun.seq <= seq <= furthest.before
+            if not may_be_before:
+                self.begun[name] = furthest._replace(seq=min(furthest.seq, marked(seq) if seq < 0 else seq))
         for name, found in present.items():
             self.topics[name] = found.topic_id
         self._streams_begun += 1
@@ -125,7 +133,7 @@ class Session:
         for name, cursor in stream.cursors().items():
             known = self.written[name]
             if cursor.epoch != known.epoch or cursor.seq > known.seq:
-                self.written[name] = cursor
+                self.written[name] = cursor._replace(before=max(cursor.before, known.before))
 
     def end_stream(self, number: int) -> None:
         """Note the progress of a stream that has ended; only the last `ENDED_STREAMS` keep their checkpoints."""

@@ -12,7 +12,7 @@ from eventd.api.errors.codes import NotAcceptable
 from eventd.api.framework.models import U32, U64, Body, NoQuery, Query, ResponseModel, require_u64
 from eventd.api.listener.sending import ClientStream
 from eventd.api.topics.calls import Call
-from eventd.api.topics.checkpoints import ID_BYTES, Checkpoints, write_places
+from eventd.api.topics.checkpoints import ID_BYTES, Checkpoints, marked, write_places
 from eventd.api.topics.client_stream import FollowedTopic, Follower, FollowerRegistry, WatchCursor
 from eventd.api.topics.sessions import SESSION_SECONDS, Session, Sessions
 from eventd.api.topics.shared_reads import Page
@@ -128,6 +128,11 @@ def event(kind: str, place: bytes, data: bytes) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (place, kind.encode(), data)
 
 
+def _is_marked(following: FollowedTopic, page: Page) -> bool:
+    """Return whether a page is of another epoch than the one in which the session has begun its topic."""
+    return following.before >= 0 or page.epoch not in ("", following.epoch)
+
+
 def _record_data(page: Page) -> bytes:
     """Return the data of the `record` event, which is the same for all clients whatever other topics they follow."""
     if (data := page.texts.get(_record_data)) is None:
@@ -162,11 +167,14 @@ class SseFollower(Follower):
 
     def cursors(self) -> dict[str, WatchCursor]:
         """Return by name how far the client was sent each topic."""
-        return {name: WatchCursor(following.after, following.epoch) for name, following in self.topics.items()}
+        return {
+            name: WatchCursor(following.after, following.epoch, following.before)
+            for name, following in self.topics.items()
+        }
 
     def words(self, following: FollowedTopic, page: Page) -> bytes:
         """Return a page as events, empty without news; cached in the page for clients that follow only this topic."""
-        key = (SseFollower, self._chunked, following.is_first, following.owes_end)
+        key = (SseFollower, self._chunked, following.is_first, following.owes_end, _is_marked(following, page))
         alone = len(self.topics) == 1
         text = page.texts.get(key) if alone else None
         if text is None:
@@ -180,13 +188,13 @@ class SseFollower(Follower):
         if page.gone:
             deleted = {"topic": name, "head_seq": 0, "reason": "deleted"}
             return [event("topic-deleted", self._id(name, None), msgspec.json.encode(deleted))]
-        events = []
+        events, is_marked = [], _is_marked(following, page)
         if (lost := page.tombstone) is not None:
             is_too_old = following.is_first and lost.reason != "recreated"
             loss = page.loss(lost, "from_seq_too_old" if is_too_old else "")
-            events.append(event("tombstone", self._id(name, page.begins_after), msgspec.json.encode(loss)))
+            events.append(event("tombstone", self._id(name, page.begins_after, is_marked), msgspec.json.encode(loss)))
         is_end = page.caught_up and (bool(events or page.records) or following.owes_end)
-        place = self._id(name, page.upto) if page.records or is_end else b""
+        place = self._id(name, page.upto, is_marked) if page.records or is_end else b""
         if page.records:
             events.append(event("record", place, _record_data(page)))
         if is_end:
@@ -194,16 +202,17 @@ class SseFollower(Follower):
             events.append(event("caught-up", place, ended))
         return events
 
-    def _id(self, name: str, seq: int | None) -> bytes:
+    def _id(self, name: str, seq: int | None, is_marked: bool = False) -> bytes:
         """Return the id of an event that takes the client to `seq` of one topic; None: that topic no longer exists.
 
-        Adds a checkpoint for a `seq` if the stream keeps them.
+        Adds a checkpoint for a `seq` if the stream keeps them. `is_marked`: the seq is of another epoch than the start.
         """
-        seqs = {name: following.after for name, following in self.topics.items()}
+        topics = self.topics.items()
+        seqs = {name: marked(each.after) if each.before >= 0 else each.after for name, each in topics}
         if seq is None:
             seqs.pop(name, None)
         else:
-            seqs[name] = seq
+            seqs[name] = marked(seq) if is_marked else seq
         if self._checkpoints is None:
             return write_places(seqs)
         checkpoint = self._checkpoints.last if seq is None else self._checkpoints.add(name, seq)

@@ -260,12 +260,15 @@ def _id_of(last: Asked, resume: str) -> str:
 
 
 def places_of(text: str) -> dict[str, int]:
-    """Return the seqs by topic in the id of an event; empty for a text that is none."""
+    """Return the seqs by topic in the id of an event; empty for a text that is none.
+
+    A seq is negative, and 1 less, in a session that has begun in another epoch.
+    """
     try:
         found: dict[str, int] = msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, binascii.Error, msgspec.DecodeError):
         return {}
-    return found
+    return {name: seq if seq >= 0 else -1 - seq for name, seq in found.items()}
 
 
 def id_of_places(seqs: dict[str, int]) -> str:

@@ -439,6 +439,25 @@ async def test_a_session_from_another_epoch_begins_anew_after_a_tombstone(server
         assert (await stream.take("record"))[0].seqs == [3]
 
 
+async def test_an_id_from_before_the_tombstone_of_a_topic_takes_it_to_its_beginning(server: Server) -> None:
+    await server.write("a", 1, 2, 3)
+    await server.write("b", 1, 2, 3)
+    topics = {name: {"from_seq": 2, "epoch": "that of a copy"} for name in "ab"}
+    wid = (await begin_session(server, topics=topics)).body["wid"]
+    async with open_stream(server, wid) as stream:
+        first = (await stream.take("tombstone", "record", "caught-up", "tombstone", "record", "caught-up"))[0]
+    [known] = [name for name, seq in first.place.items() if seq == 0]
+    [other] = {"a", "b"} - {known}
+    assert first.place == {known: 0, other: 2}
+    async with open_stream(server, wid, last=first.id) as stream:
+        events = [event for _ in range(5) if (event := await stream.next()) is not None]
+    sent = {(event.kind, event.data["topic"]): event for event in events}
+    assert sent["record", known].seqs == sent["record", other].seqs == [1, 2, 3]
+    assert [topic for kind, topic in sent if kind == "tombstone"] == [other]
+    async with open_stream(server, wid, last=events[-1].id) as stream:
+        await stream.take("caught-up", "caught-up")
+
+
 async def test_the_end_of_a_topic_is_that_of_the_present_epoch(server: Server) -> None:
     await server.write("jobs", 1)
     told = await begin_session(server, topics={"jobs": {"tail": True, "epoch": "that of a copy"}})
@@ -453,7 +472,7 @@ async def test_a_new_epoch_is_told_to_those_who_come_back(server: Server) -> Non
         await stream.take("record", "caught-up")
     await server.log.database.write(renew_epoch)
     async with open_stream(server, wid, last=write_place(jobs=2)) as stream:
-        tombstone, record, _ = await stream.take("tombstone", "record", "caught-up")
+        tombstone, record, end = await stream.take("tombstone", "record", "caught-up")
         assert (tombstone.data["reason"], record.seqs) == ("recreated", [1, 2])
-    async with open_stream(server, wid, last=write_place(jobs=2)) as stream:
+    async with open_stream(server, wid, last=end.id) as stream:
         await stream.take("caught-up")
