@@ -12,6 +12,7 @@ from eventd.simulation.load.follows import Follows
 from eventd.simulation.load.publishes import PATH as PUBLISH_PATH
 from eventd.simulation.load.publishes import Publishes
 from eventd.simulation.load.queue_jobs import QueueJobs
+from eventd.simulation.load.repairs import Repairs
 from eventd.simulation.load.retention import RetentionLoad
 from eventd.simulation.load.routes import Routes
 from eventd.simulation.load.sockets import Sockets
@@ -39,10 +40,11 @@ _OTHERS: Final[Sequence[LoadKind]] = (
     CallbackLoad(),
     Publishes(),
     RetentionLoad(),
+    Repairs(),
 )
 KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, *_OTHERS)}
 """The kinds of load by their names."""
-SHARES: Final = {Declarations.name: 0.25, RetentionLoad.name: 0.25}
+SHARES: Final = {Declarations.name: 0.25, RetentionLoad.name: 0.25, Repairs.name: 0.25}
 """The shares of runs that have a kind at most: with it, less is certain of what a node has, and in which order."""
 
 
