@@ -43,9 +43,9 @@ _END: Final = """\
 - **TLS, name resolution and QUIC in the simulation.** Tests with real sockets cover them.
 - **Members that hold a key and lie.** Their effects are limited and tested one by one; no fault plan has such a node.
 - **Longer times.** A simulated run lasts seconds to minutes of virtual time, and a soak as long as its table says.
-- **Losses, and ways to correct them, in the simulation.** No run has dead letters of links, and no topic but that of the
-  group has limits; models and tests with real nodes have them. A run with restores has no retention, no repairs, and no
-  changed declarations.
+- **Losses, and ways to correct them, in the simulation.** No run has dead letters of links, and no topic but that of
+  the group has limits; models and tests with real nodes have them. A run with restores has no retention, no repairs,
+  and no changed declarations.
 - **Combinations that no seed has drawn.** The simulation has not tested a rare branch whose count is 0."""
 
 
