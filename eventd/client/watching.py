@@ -38,6 +38,7 @@ class _Start(Struct, kw_only=True, omit_defaults=True):
 
 class _Ask(Options, kw_only=True, frozen=True, omit_defaults=True):
     topics: Mapping[str, _Start]
+    include_epoch: bool = False
 
 
 class _Position(Struct):
@@ -113,7 +114,7 @@ class Watch:
             topic: _Start(from_seq=seq or 0, tail=seq is None, epoch=self._epochs.get(topic))
             for topic, seq in self._starts.items()
         }
-        ask = _Ask(topics=starts, **msgspec.structs.asdict(self._options))
+        ask = _Ask(topics=starts, include_epoch=True, **msgspec.structs.asdict(self._options))
         session = await self._connection.ask("POST", "/v0/watch", _Session, ask)
         self._session, self._last_id = session.wid, ""
         self._starts = {topic: session.topics[topic].from_seq for topic in starts}

@@ -32,12 +32,14 @@ _NODE = re.compile(r'{"\$seq":\d+,"\$ts":\d+,"\$node":("(?:[^"\\]|\\.)*")')
 
 
 class PageOptions(NamedTuple):
-    """The options of a client's pages: excluded nodes, the members of records, and the maximum size."""
+    """The options of a client's pages: excluded nodes, the members of records, the maximum size, and whether epochs are
+    named."""
 
     nodes: frozenset[str]
     view: View
     limit: int
     max_bytes: int
+    epochs: bool = False
 
 
 class TopicRequest(NamedTuple):
@@ -141,17 +143,17 @@ class Page:
         """Return the JSON members that describe the range of its records: from_seq (exclusive), to_seq, head_seq."""
         return f'"from_seq":{self.begins_after}', f'"to_seq":{self.upto}', f'"head_seq":{self.head_seq}'
 
-    def loss(self, lost: Tombstone, reason: str = "") -> dict[str, str | int]:
+    def loss(self, lost: Tombstone, reason: str = "", *, epochs: bool = False) -> dict[str, str | int]:
         """Return the members of a client's message about lost records; `reason`, unless empty, replaces their own."""
-        return {
+        members: dict[str, str | int] = {
             "topic": self.name,
             "reason": reason or lost.reason,
             "gap_from": lost.gap_from,
             "gap_to": lost.gap_to,
             "earliest_seq": lost.earliest_seq,
             "head_seq": lost.head_seq,
-            "epoch": self.epoch,
         }
+        return members | {"epoch": self.epoch} if epochs else members
 
 
 class FeedReader(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from eventd.api.framework.models import U64, require_u64
 from eventd.api.topics.calls import V0
@@ -43,28 +43,33 @@ class From(Struct, kw_only=True):
 
 
 class Viewing(Struct, kw_only=True):
-    """The members of records that a client wants. `node`: whose records are excluded, in topics with `dedupe_node`."""
+    """The members of records that a client wants, and whether it wants epochs of seqs.
+
+    `node`: whose records are excluded, in topics with `dedupe_node`.
+    """
 
     node: str | list[str] | None = None
     include_meta: bool = True
     include_tags: bool = False
     include_data: bool = True
+    include_epoch: bool = False
 
     def pages(self, limit: int, max_bytes: int) -> PageOptions:
         """Return the options of pages with at most this many records and about this many bytes, within the node's
         limits."""
         view = View(tags=self.include_tags, meta=self.include_meta, data=self.include_data)
-        return PageOptions(filter_ids(self.node), view, min(limit, MOST_RECORDS), min(max_bytes, MOST_BYTES))
+        nodes, most = filter_ids(self.node), min(max_bytes, MOST_BYTES)
+        return PageOptions(nodes, view, min(limit, MOST_RECORDS), most, self.include_epoch)
 
 
 class Beginning(Struct, kw_only=True):
-    """The start of a client in a topic, after `from_seq`; the topic's last assigned seq, its oldest record's, and the
-    epoch of these two."""
+    """The start of a client in a topic, after `from_seq`; the topic's last assigned seq, its oldest record's, and, if
+    the client wants it, the epoch of these two."""
 
     from_seq: int
     head_seq: int
     earliest_seq: int
-    epoch: str
+    epoch: str | UnsetType = UNSET
 
 
 class TopicSnapshot(NamedTuple):
@@ -75,10 +80,15 @@ class TopicSnapshot(NamedTuple):
     earliest_seq: int
     epoch: str
 
-    def begin(self, asked: From) -> Beginning:
+    def begin(self, asked: From, *, include_epoch: bool) -> Beginning:
         """Return the start of a client in the topic, as requested."""
-        first = self.head_seq if asked.tail else min(asked.from_seq, MOST_SEQ)
-        return Beginning(from_seq=first, head_seq=self.head_seq, earliest_seq=self.earliest_seq, epoch=self.epoch)
+        first, epoch = self.head_seq if asked.tail else min(asked.from_seq, MOST_SEQ), self.epoch
+        return Beginning(
+            from_seq=first,
+            head_seq=self.head_seq,
+            earliest_seq=self.earliest_seq,
+            epoch=epoch if include_epoch else UNSET,
+        )
 
     def epoch_of(self, asked: From) -> str:
         """Return the epoch of the seq at which a client starts, as requested."""

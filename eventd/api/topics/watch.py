@@ -61,7 +61,9 @@ async def begin_session(call: Call[Lenience, NewSession]) -> SessionBegun:
     require_some(asked.topics)
     call.key.require_names(*asked.topics)
     found = await find_topics(call.v0, asked.topics, lenient=call.query.lenient)
-    beginnings = {name: topic.begin(asked.topics[name]) for name, topic in found.items()}
+    beginnings = {
+        name: topic.begin(asked.topics[name], include_epoch=asked.include_epoch) for name, topic in found.items()
+    }
     least, most = HEARTBEAT_MS
     session = sessions.begin(
         Session(
@@ -191,7 +193,7 @@ class SseFollower(Follower):
         events, is_marked = [], _is_marked(following, page)
         if (lost := page.tombstone) is not None:
             is_too_old = following.is_first and lost.reason != "recreated"
-            loss = page.loss(lost, "from_seq_too_old" if is_too_old else "")
+            loss = page.loss(lost, "from_seq_too_old" if is_too_old else "", epochs=following.feed.want.pages.epochs)
             events.append(event("tombstone", self._id(name, page.begins_after, is_marked), msgspec.json.encode(loss)))
         is_end = page.caught_up and (bool(events or page.records) or following.owes_end)
         place = self._id(name, page.upto, is_marked) if page.records or is_end else b""

@@ -170,7 +170,7 @@ def _frames(following: FollowedTopic, page: Page) -> list[bytes]:
         return [server_frame("topic_deleted", topic=name, head_seq=0, reason="deleted")]
     frames = []
     if page.tombstone is not None:
-        frames.append(server_frame("tombstone", **page.loss(page.tombstone)))
+        frames.append(server_frame("tombstone", **page.loss(page.tombstone, epochs=following.feed.want.pages.epochs)))
     if page.records:
         begin, end, newest = page.bounds
         text = f'{{"op":"record","topic":"{name}",{begin},{end},{newest},"records":{page.records}}}'
@@ -297,7 +297,9 @@ class Conversation:
         found = await find_topics(self._v0, beginnings, lenient=asked.lenient)
         if len(self._follower.topics.keys() | found.keys()) > MOST_FOLLOWED:
             raise Throttled.by("max_topics_per_connection", MOST_FOLLOWED)
-        begun = {name: topic.begin(beginnings[name]) for name, topic in found.items()}
+        begun = {
+            name: topic.begin(beginnings[name], include_epoch=asked.include_epoch) for name, topic in found.items()
+        }
         self._send("subscribed", request_id, topics=begun)
         pages = asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES)
         for name, topic in found.items():

@@ -107,7 +107,8 @@ async def _converse(
         waiting = deque(batches)
         while len(waiting) > len(batches) // 2:  # a batch that was written before is not written again
             made.send(_command(*waiting.popleft()))
-        made.send({"op": "subscribe", "topic": PUBLISHED, "from_seq": after, "epoch": epoch, "limit": limit})
+        start = {"topic": PUBLISHED, "from_seq": after, "epoch": epoch, "include_epoch": True}
+        made.send({"op": "subscribe", **start, "limit": limit})
         while not made.over.done() and loop.time() < begun + seconds:
             if waiting and made.messages and made.messages[-1].data["op"] in ("caught_up", "error"):
                 made.send(_command(*waiting.popleft()))  # it is to be sent back to the client that has caught up

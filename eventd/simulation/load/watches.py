@@ -137,7 +137,8 @@ async def _read(world: SimulatedWorld, client: ApiClient, data: dict[str, Any]) 
 async def _begin_session(client: ApiClient, data: dict[str, Any], places: dict[str, dict[str, Any]]) -> str | None:
     """Begin a session at these places; return its name, or None without an answer or without any topic."""
     topics = {name: places.get(name, {"from_seq": 0}) for name in data["topics"]}
-    question = {"topics": topics, "heartbeat_ms": 1000, "limit": data["limit"], "max_batch_bytes": data["bytes"]}
+    question = {"topics": topics, "include_epoch": True, "heartbeat_ms": 1000}
+    question |= {"limit": data["limit"], "max_batch_bytes": data["bytes"]}
     if data["without"]:
         question["node"] = data["without"]
     reply = await client.ask(SESSION, "POST", "/v0/watch?lenient=true", question, seconds=5.0)

@@ -428,7 +428,7 @@ async def test_a_checkpoint_that_is_not_kept_leads_back_to_the_beginning_of_the_
 async def test_a_session_from_another_epoch_begins_anew_after_a_tombstone(server: Server) -> None:
     await server.write("jobs", 1, 2, 3)
     topics = {"jobs": {"from_seq": 2, "epoch": "that of a copy"}}
-    told = await begin_session(server, topics=topics)
+    told = await begin_session(server, topics=topics, include_epoch=True)
     async with open_stream(server, told.body["wid"]) as stream:
         tombstone, record, _ = await stream.take("tombstone", "record", "caught-up")
     assert (tombstone.data["reason"], record.seqs) == ("recreated", [1, 2, 3])
