@@ -27,13 +27,13 @@ class CampaignOrigin(msgspec.Struct, frozen=True):
     """What the runs of one campaign have in common: results of another origin are not added to it.
 
     `code` identifies the program's source, also where it has no commit; `store` is what the nodes' databases were on.
+    The machine is not among them: a seed has the same steps on each.
     """
 
     version: str
     code: str
     python: str
     sqlite: str
-    machine: str
     store: str = SQLITE
 
 
@@ -42,18 +42,27 @@ class _Stored(msgspec.Struct):
 
     origin: CampaignOrigin
     commit: str
+    machines: list[str]
     result: CampaignResult
 
 
 class CampaignReport:
     """A campaign, and the file that it grows in; without a file, it begins anew.
 
-    `commit` is that of the clone in which it began; empty outside of one.
+    `commit` is that of the clone in which it began; empty outside of one. `machines` are those on which it ran.
     """
 
-    def __init__(self, origin: CampaignOrigin, commit: str, result: CampaignResult, file: Path | None = None) -> None:
+    def __init__(
+        self,
+        origin: CampaignOrigin,
+        commit: str,
+        machines: list[str],
+        result: CampaignResult,
+        file: Path | None = None,
+    ) -> None:
         self.origin = origin
         self.commit = commit
+        self.machines = machines
         self.result = result
         self._file = file
 
@@ -69,7 +78,7 @@ class CampaignReport:
         commit = _commit(Path(eventd.__file__).parent.parent)
         if file is None or not file.exists():
             pairs = pairs_on(POSTGRES if postgres else SQLITE)
-            report = cls(present, commit, CampaignResult(fault_pairs=dict.fromkeys(pairs, 0)), file)
+            report = cls(present, commit, [], CampaignResult(fault_pairs=dict.fromkeys(pairs, 0)), file)
             report._write()  # whether it can be written shows before the first run
             return report
         try:
@@ -83,17 +92,20 @@ class CampaignReport:
                     f"the runs in {file} are of another origin: {name} was {before}, and is {now}",
                     hint="begin a new campaign in another file",
                 )
-        return cls(found.origin, found.commit, found.result, file)
+        return cls(found.origin, found.commit, found.machines, found.result, file)
 
     def add(self, result: SimulationResult) -> None:
-        """Add a run, and write the file. Raises OSError."""
+        """Add a run of this machine, and write the file. Raises OSError."""
+        if (machine := present_machine()) not in self.machines:
+            self.machines.append(machine)
         self.result.add(result)
         self._write()
 
     def to_object(self) -> dict[str, Any]:
         """Return what the file has."""
         origin: dict[str, str] = msgspec.to_builtins(self.origin)
-        return {"origin": origin, "commit": self.commit, "result": self.result.to_object()}
+        about = {"origin": origin, "commit": self.commit, "machines": self.machines}
+        return {**about, "result": self.result.to_object()}
 
     def _write(self) -> None:
         """Write the file: a reader sees the old content or the new one as a whole."""
@@ -106,10 +118,13 @@ class CampaignReport:
 
 def present_origin() -> CampaignOrigin:
     """Return the origin of the runs of this process."""
-    cores = os.cpu_count() or 1
-    machine = f"{platform.system()} {platform.release()}, {platform.machine()}, {cores} processors"
     version = f"{platform.python_implementation()} {platform.python_version()}"
-    return CampaignOrigin(eventd.__version__, digest_of(code_folders()), version, sqlite_version(), machine)
+    return CampaignOrigin(eventd.__version__, digest_of(code_folders()), version, sqlite_version())
+
+
+def present_machine() -> str:
+    """Return what is known of this machine."""
+    return f"{platform.system()} {platform.release()}, {platform.machine()}, {os.cpu_count() or 1} processors"
 
 
 def code_folders() -> list[Path]:

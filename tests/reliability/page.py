@@ -44,8 +44,8 @@ _END: Final = """\
 - **Members that hold a key and lie.** Their effects are limited and tested one by one; no fault plan has such a node.
 - **Longer times.** A simulated run lasts seconds to minutes of virtual time, and a soak as long as its table says.
 - **Losses, and ways to correct them, in the simulation.** No run has dead letters of links, and no topic but that of
-  the group has limits; models and tests with real nodes have them. A run with restores has no retention, no repairs,
-  and no changed declarations.
+  the group has limits; models and tests with real nodes have them. A run with restores has neither retention
+  nor repairs.
 - **Combinations that no seed has drawn.** The simulation has not tested a rare branch whose count is 0."""
 
 
@@ -59,7 +59,7 @@ def build_page(kept: Kept) -> str:
     """Return the text of the page."""
     chapters = (
         ("What shows each guarantee", _guarantees(kept)),
-        ("Simulation", parts.simulation(kept.get("simulation"))),
+        ("Simulation", parts.simulation(kept.get("simulation"), kept.get("simulation_postgres"))),
         ("Models", parts.models(kept.get("models"))),
         ("Fuzzing", parts.fuzzing(kept["fuzz"])),
         ("Fault injection with real processes", parts.chaos(kept.get("chaos"), kept.get("restores"))),

@@ -42,12 +42,15 @@ def ran(figures: Figures) -> str:
     return ", ".join([*known, f"Python {about['python']}", f"SQLite {about['sqlite']}"]) + "."
 
 
-def simulation(found: Figures | None) -> Iterator[str]:
-    """Yield what `routerd-eventd simulate` did."""
+def simulation(found: Figures | None, on_postgres: Figures | None) -> Iterator[str]:
+    """Yield what `routerd-eventd simulate` did, with nodes on SQLite and on Postgres."""
     yield "[Simulation](simulation.md) runs whole nodes on virtual time, with faults from a seed.\n"
-    if found is None:
-        yield _NONE
-        return
+    yield from (_NONE,) if found is None else _campaign(found)
+    yield "\n### On a Postgres server\n"
+    yield from (_NONE,) if on_postgres is None else _campaign(on_postgres)
+
+
+def _campaign(found: Figures) -> Iterator[str]:
     result, origin = found["result"], found["origin"]
     failed = len({each["seed"] for each in result["violations"]})
     yield from table(
@@ -62,7 +65,8 @@ def simulation(found: Figures | None) -> Iterator[str]:
             ("power losses", result["powerLosses"]),
         ],
     )
-    words = [f"Version {origin['version']}", f"commit {found['commit'][:9]}", origin["machine"], origin["python"]]
+    words = [f"Version {origin['version']}", f"commit {found['commit'][:9]}", *found["machines"], origin["python"]]
+    words += [origin["store"]] if origin["store"] != "sqlite" else []
     words += [f"SQLite {origin['sqlite']}", f"{number(result['cpuMinutes'])} minutes of processor time"]
     yield f"\n{', '.join(words)}.\n"
     if not failed and result["countedRuns"] >= LEAST_RUNS:

@@ -72,8 +72,8 @@ def test_only_many_runs_without_a_violation_bound_the_chance_of_one(
     runs: int, violations: list[FoundViolation], stated: bool
 ) -> None:
     result = CampaignResult(runs=runs, counted_runs=runs, violations=violations)
-    found = CampaignReport(present_origin(), "0123456789abcdef", result).to_object()
-    assert ("below 3 × 10⁻⁴ at 95 %" in "\n".join(parts.simulation(found))) is stated
+    found = CampaignReport(present_origin(), "0123456789abcdef", ["a machine"], result).to_object()
+    assert ("below 3 × 10⁻⁴ at 95 %" in "\n".join(parts.simulation(found, None))) is stated
 
 
 def test_figures_of_real_processes_name_what_was_skipped_and_what_failed(tmp_path: Path) -> None:

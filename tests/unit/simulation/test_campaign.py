@@ -16,7 +16,7 @@ from eventd.simulation.report import CampaignOrigin, CampaignReport, code_folder
 from eventd.simulation.run import SimulationResult
 from eventd.store.schema.migrations import NEWEST, SQLITE_SCHEMA
 
-ORIGIN = CampaignOrigin("0.1.0", "abc", "CPython 3.11.7", "3.40.1", "a machine")
+ORIGIN = CampaignOrigin("0.1.0", "abc", "CPython 3.11.7", "3.40.1")
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +121,17 @@ def test_a_report_grows_and_is_continued(tmp_path: Path) -> None:
     assert again.result.seeds == [(1, 1), (3, 3)]
     assert again.to_object()["origin"] == {name: getattr(ORIGIN, name) for name in CampaignOrigin.__struct_fields__}
     assert [each.name for each in tmp_path.iterdir()] == ["campaign.json"]
+
+
+def test_a_report_that_is_continued_on_another_machine_names_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "campaign.json"
+    for seed, machine in ((1, "first"), (2, "first"), (3, "second")):
+        monkeypatch.setattr(report, "present_machine", lambda machine=machine: machine)
+        CampaignReport.open(file).add(run_of(seed))
+    found = CampaignReport.open(file).to_object()
+    assert (found["machines"], found["result"]["runs"]) == (["first", "second"], 3)
 
 
 @pytest.mark.parametrize("name", CampaignOrigin.__struct_fields__)
