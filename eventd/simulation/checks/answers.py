@@ -30,6 +30,16 @@ def explain_nothing(_host: str, _event_id: str) -> bool:
     return False
 
 
+def _gaps(listing: Asked) -> Iterator[tuple[int, int]]:
+    """Yield the last seq before each page of a list, and the page's first one."""
+    before, begin = 0, 0
+    for count in listing.question:
+        page = listing.answer[begin : begin + count]
+        if page:
+            yield before, page[0]["seq"]
+            before, begin = page[-1]["seq"], begin + count
+
+
 @dataclass(slots=True)
 class KnownEvents:
     """What the clients of one node know: `acknowledged` events, by the time of the answer, and `seqs` by id."""
@@ -134,11 +144,11 @@ class AnswerReference:
                 return
 
     def _may_be_evicted(self, listing: Asked, name: str) -> bool:
-        """Return whether retention may have taken an event that a list lacks: it is below all that are listed."""
+        """Return whether retention may have taken an event that a list lacks: it is below all that a page of it has."""
         seqs = [event["seq"] for event in listing.answer]
         known = self.known[listing.host]
         seq = None if name in known.refreshed else known.seqs.get(name)
-        if seq is not None and seqs and seq > min(seqs):
+        if seq is not None and seqs and not any(before < seq < first for before, first in _gaps(listing)):
             return False
         return self._may_take(listing.host, name, seq, listing.answered_at, max(seqs, default=0))
 

@@ -74,9 +74,11 @@ def _words(link: dict[str, Any]) -> dict[str, Any]:
 async def list_all(world: SimulatedWorld, client: ApiClient) -> list[dict[str, Any]] | None:
     """Ask for all events of the group; return them in the node's order, or None without an answer.
 
-    The whole list is one entry of the journal, a `listing`, which was asked when its first page was.
+    The whole list is one entry of the journal, a `listing`, which was asked when its first page was. Its question is
+    the number of events of each page: between two of them, retention may evict what the next one would have had.
     """
     found: list[dict[str, Any]] = []
+    pages: list[int] = []
     asked_at, after = world.loop.time(), ""
     while True:
         query = f"?limit=1000&includeExpired=true{f'&after={after}' if after else ''}"
@@ -84,9 +86,10 @@ async def list_all(world: SimulatedWorld, client: ApiClient) -> list[dict[str, A
         if not reply.is_good:
             return None
         found += reply.document["events"]
+        pages.append(len(reply.document["events"]))
         after = reply.document["next"] or ""
         if not after:
             break
-    listing = Asked("listing", client.machine.name, asked_at, world.loop.time(), 200, None, found)
+    listing = Asked("listing", client.machine.name, asked_at, world.loop.time(), 200, pages, found)
     world.journal.add(listing)
     return found

@@ -180,8 +180,19 @@ def test_a_list_lacks_only_the_oldest_events_beyond_the_limits(
 ) -> None:
     every = ["a-1", "a-2", "a-3"]
     shown = [each | {"seq": every.index(each["id"]) + 1} for each in listed(*ids)]
-    known = journal(emitted(*every), Asked("listing", "a", 3.0, 3.1, 200, None, shown))
+    known = journal(emitted(*every), Asked("listing", "a", 3.0, 3.1, 200, [len(shown)], shown))
     known.retentions["a"] = retention
+    assert found(known) == violations
+
+
+@pytest.mark.parametrize(("pages", "violations"), [([1, 2], []), ([2, 1], [("V3", "a")])])
+def test_a_list_may_lack_events_that_are_evicted_between_two_of_its_pages(
+    pages: list[int], violations: list[tuple[str, str]]
+) -> None:
+    every = ["a-1", "a-2", "a-3", "a-4"]
+    shown = [each | {"seq": every.index(each["id"]) + 1} for each in listed("a-1", "a-3", "a-4")]
+    known = journal(emitted(*every), Asked("listing", "a", 3.0, 3.1, 200, pages, shown))
+    known.retentions["a"] = SmallRetention(max_events=2)
     assert found(known) == violations
 
 
