@@ -7,6 +7,7 @@ with its first count.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -33,6 +34,11 @@ LABELS = (
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+_LabelsT = TypeVar("_LabelsT", bound=tuple[str, ...])
+_Shown = dict[str, set[tuple[str, ...]]]
+"""Which gauges of a family there are for each group, by the values of their other labels."""
 
 
 class Metrics:
@@ -76,7 +82,7 @@ class Metrics:
             "Events not stored because another event has their id; counts go `batch_retention` after the last one.",
             *("group", "owner", "owner_key", "source", "key"),
         )
-        self._conflicting: dict[str, set[tuple[str, ...]]] = {}
+        self._conflicting: _Shown = {}
         self._batches = self._counter(
             "receiver_batches_total", "Batches, and events over v1, answered with 200.", "group"
         )
@@ -164,6 +170,7 @@ class Metrics:
             "group",
             "reason",
         )
+        self._retained_for: _Shown = {}
 
     def _storing(self) -> None:
         self._head = self._gauge("log_head_position", "The last assigned position.")
@@ -203,7 +210,7 @@ class Metrics:
             "How long a peer has not cosigned what was signed; 0: it has cosigned the last checkpoint.",
             *("group", "peer"),
         )
-        self._history_aged: dict[str, list[str]] = {}
+        self._history_aged: _Shown = {}
         self._history_findings = self._counter(
             "history_findings_total", "New findings about histories: fork, rolled_back, …", "group", "kind"
         )
@@ -241,11 +248,7 @@ class Metrics:
 
         The gauges of the group for all other combinations are removed.
         """
-        for gone in sorted(self._conflicting.pop(group, set()) - times.keys()):
-            self._conflicts.remove(group, *gone)
-        for kind, count in times.items():
-            self._conflicts.labels(group, *kind).set(count)
-        self._conflicting[group] = set(times)
+        _set_only(self._conflicts, self._conflicting, group, times)
 
     def connections(self, group: str, count: int | None) -> None:
         """Set a listener's number of open connections, the API's for an empty `group`; None removes the gauge."""
@@ -384,8 +387,7 @@ class Metrics:
         """Remove the gauges of a group that is no longer declared."""
         self._records.remove(group)
         self._bytes.remove(group)
-        for reason in ("peers", "callbacks", "sealing"):
-            self._retention_waiting.remove(group, reason)
+        self.retention_waiting(group, {})
         for kind in ("warn", "fail"):
             self._slo.remove(group, kind)
         self.forget_history(group)
@@ -398,9 +400,9 @@ class Metrics:
         self._pruned.labels(group).inc(records)
 
     def retention_waiting(self, group: str, events: Mapping[str, int]) -> None:
-        """Set how many events over the limits of a group retention keeps, by what it waits for."""
-        for reason, count in events.items():
-            self._retention_waiting.labels(group, reason).set(count)
+        """Set how many events over the limits of a group retention keeps, by what it waits for, and nothing else."""
+        counts = {(reason,): count for reason, count in events.items()}
+        _set_only(self._retention_waiting, self._retained_for, group, counts)
 
     def history(self, group: str, *, size: int, lag: float) -> None:
         """Set the size of a group's tree, and how long its last checkpoint took to come (seconds)."""
@@ -441,11 +443,7 @@ class Metrics:
 
     def history_witnessed(self, group: str, ages: Mapping[str, float]) -> None:
         """Set for how many seconds each peer has not cosigned what was signed; others have no gauge."""
-        for gone in [peer for peer in self._history_aged.get(group, ()) if peer not in ages]:
-            self._history_ages.remove(group, gone)
-        self._history_aged[group] = [*ages]
-        for peer, age in ages.items():
-            self._history_ages.labels(group, peer).set(age)
+        _set_only(self._history_ages, self._history_aged, group, {(peer,): age for peer, age in ages.items()})
 
     def history_found(self, group: str, kind: str) -> None:
         """Count a new finding about a history."""
@@ -473,3 +471,12 @@ class Metrics:
     def render(self) -> bytes:
         """Return all metrics in the Prometheus text format, `METRICS_CONTENT_TYPE`."""
         return generate_latest(self.registry)
+
+
+def _set_only(family: Gauge, shown: _Shown, group: str, values: Mapping[_LabelsT, float]) -> None:
+    """Set the gauges of a group by the values of their other labels, and remove those that are left out."""
+    for gone in sorted(shown.pop(group, set()) - values.keys()):
+        family.remove(group, *gone)
+    for labels, value in values.items():
+        family.labels(group, *labels).set(value)
+    shown[group] = set(values)
