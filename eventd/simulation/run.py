@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gc
-import logging
 import shutil
-import sys
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,6 +41,7 @@ from eventd.simulation.world.disk import DATABASE
 from eventd.simulation.world.loop import BEGIN, Stuck
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import ChanceStreams
+from eventd.simulation.world.unwinding import unwinding_quietly
 from eventd.simulation.world.world import SimulatedWorld, database_of
 
 if TYPE_CHECKING:
@@ -300,7 +298,7 @@ def play(
             del run
     finally:
         _forget_applications()
-        with _unwinding_quietly():
+        with unwinding_quietly():
             gc.collect()
             gc.collect()  # what the first one has unwound
         if was_on:
@@ -319,22 +317,3 @@ def _forget_applications() -> None:
     cached = getattr(web_app, "_cached_build_middleware", None)
     if cached is not None:
         cached.cache_clear()
-
-
-@contextmanager
-def _unwinding_quietly() -> Iterator[None]:
-    """Do not show what happens in the coroutines of dead processes, which unwind when they are collected."""
-    hook, disabled = sys.unraisablehook, logging.root.manager.disable
-    sys.unraisablehook = _ignore
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
-        sys.unraisablehook = hook
-
-
-def _ignore(_unraisable: object) -> None:
-    """Show nothing."""

@@ -23,6 +23,8 @@ MOST_STEPS: Final = 10_000
 """Maximum number of steps without time passing."""
 BEGIN: Final = 1000.0
 """The loop's time when a run begins, in seconds."""
+MOST_CLOSINGS: Final = 10
+"""Maximum number of times that a coroutine is closed: one that waits again in its clean-up has not ended."""
 
 
 class Stuck(Exception):
@@ -257,12 +259,26 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.descriptors is not None and self.descriptors.forget(fd)
 
     def end(self) -> None:
-        """Drop what is scheduled, and close. Coroutines that did not end are left to the garbage collector."""
+        """Drop what is scheduled, and close. Coroutines that did not end stay as they are until `unwind`."""
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._ready.clear()  # type: ignore[attr-defined]
         self._scheduled.clear()  # type: ignore[attr-defined]
         self.close()
+
+    def unwind(self) -> None:
+        """Close the coroutines that did not end, after `end`.
+
+        Left to the garbage collector, they would unwind when the last reference to them goes, which may be long after
+        the run: a log record with a traceback keeps them, wherever a handler keeps it.
+        """
+        for task in asyncio.all_tasks(self):
+            for _ in range(MOST_CLOSINGS):
+                try:
+                    task.get_coro().close()
+                except BaseException:  # what the code of a dead process does now is of no interest to anyone
+                    continue
+                break
 
 
 def _name_of(step: events.Handle) -> str:

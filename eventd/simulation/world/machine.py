@@ -266,8 +266,11 @@ class Machine:
         return True
 
     def bury(self) -> None:
-        """End the present process, and drop everything that the ended ones have left in memory."""
+        """End the present process."""
         self._end(resets=False)
+
+    def forget(self) -> None:
+        """Drop everything that the ended processes have left in memory."""
         for life in self._lives:
             life.kept.clear()
 

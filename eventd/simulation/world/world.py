@@ -23,6 +23,7 @@ from eventd.simulation.world.retention import SmallRetention
 from eventd.simulation.world.sqlite_disk import sqlite_disks
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import Topology, client_of, peer_document, write_secrets
+from eventd.simulation.world.unwinding import unwinding_quietly
 
 if TYPE_CHECKING:  # they need psycopg
     from eventd.simulation.world.postgres_sessions import NodeSessions
@@ -134,15 +135,21 @@ class SimulatedWorld:
     @contextmanager
     def running(self) -> Iterator[Callable[[Any], Any]]:
         """Yield a function that runs a coroutine of the simulation to its end; afterwards the world is over."""
-        with self._installed():
-            asyncio.set_event_loop(self.loop)
-            try:
-                yield self.loop.run_until_complete
-            finally:
-                asyncio.set_event_loop(None)
+        try:
+            with self._installed():
+                asyncio.set_event_loop(self.loop)
+                try:
+                    yield self.loop.run_until_complete
+                finally:
+                    asyncio.set_event_loop(None)
+                    for machine in self.machines.values():
+                        machine.bury()
+                    self.loop.end()
+        finally:
+            with unwinding_quietly():
+                self.loop.unwind()
                 for machine in self.machines.values():
-                    machine.bury()
-                self.loop.end()
+                    machine.forget()
 
     @contextmanager
     def _installed(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import subprocess
@@ -15,7 +16,7 @@ from eventd.egress.loop.consumer import LONGEST_REOPEN
 from eventd.egress.peers.push_v2 import PushV2
 from eventd.simulation.faults.fault import LACKING, SQLITE, FaultKind
 from eventd.simulation.plan import USUAL_SIZE, draw_plan, plan_from_json
-from eventd.simulation.run import SimulationResult, play
+from eventd.simulation.run import SimulationResult, SimulationRun, play
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import PlannedLink, Topology
 from eventd.simulation.world.world import SimulatedWorld
@@ -61,6 +62,13 @@ def test_a_run_of_the_day_violates_nothing(number: int, tmp_path: Path) -> None:
     plans = map(draw_plan, itertools.count(FIRST_OF_DAY))
     plan = next(itertools.islice((plan for plan in plans if len(plan.load) <= MOST_STEPS), number, None))
     assert play(plan, within=tmp_path).violations == [], f"seed {plan.seed}"
+
+
+def test_no_coroutine_of_a_dead_process_outlives_the_run(tmp_path: Path) -> None:
+    """Whoever keeps a reference to the run: a log record with a traceback is enough."""
+    kept: list[SimulationRun] = []
+    assert play(draw_plan(6, size=USUAL_SIZE), within=tmp_path, watch=kept.append).kills > 0
+    assert [task for task in asyncio.all_tasks(kept[0].world.loop) if task.get_coro().cr_frame is not None] == []
 
 
 def test_an_idle_node_takes_few_steps(tmp_path: Path) -> None:
