@@ -8,16 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, datetime, time
+from enum import Enum
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from msgspec import Raw
 
+from eventd.client.values import NewEvent
 from eventd.errors import Invalid
 
 MOST_LEVELS: Final = 61
 """Maximum nesting of a record's data: a node accepts bodies of 64 levels, of which the request itself has three."""
 LONGEST_KEY: Final = 40
+LONGEST_PLACE: Final = 80
+LONG_INT_BITS: Final = 64
+"""Integers of more bits are checked: Python limits the digits of those that it writes as text."""
+
+# Numbers as text: those that no float can hold are taken, as they are by a node.
+_decode_raw = msgspec.json.Decoder(float_hook=str).decode
+
+
+def require_event(event: NewEvent) -> None:
+    """Raise `Invalid` for an event without a type, or with a member that a node cannot take."""
+    if (
+        type(event.type)
+        is type(event.subject)
+        is type(event.id)
+        is type(event.source_node)
+        is type(event.dedupe_key)
+        is type(event.ttl)
+        is str
+    ):
+        if not event.type or not event.subject.isascii():
+            _require_texts(event)
+    else:
+        _require_texts(event)
+    require_payload(event.payload)
+    if event.observed_at is not None:
+        _require_time(event.observed_at, "observed_at")
+    if event.expires_at is not None:
+        _require_time(event.expires_at, "expires_at")
 
 
 def require_payload(payload: object) -> None:
@@ -31,38 +62,93 @@ def require_payload(payload: object) -> None:
             continue  # nearly always
         _require_key(key, "payload")
         where = _member("payload", key)
-        if not isinstance(value, str):
-            raise Invalid(f"{where} is {_kind(value)}: each value of a payload is a text", hint=_advice(value))
+        if not _is_text(value):
+            raise Invalid(f"{where} is {_kind(value)}: each value of a payload is a text", hint=_text_advice(value))
         _require_text(value, where)
 
 
 def require_json(value: object, where: str, levels: int = MOST_LEVELS) -> None:
     """Raise `Invalid` for a value that JSON cannot express, or nested more than `levels` deep. `where` is its place."""
     kind = type(value)
-    if value is None or kind is bool or kind is int or kind is Raw:
+    if value is None or kind is bool:
         return
-    if isinstance(value, str):
-        _require_text(value, where)
-    elif isinstance(value, float):
-        if not isfinite(value):
-            raise Invalid(f"{where} is {value}, which JSON cannot express", hint="send None or a text instead")
+    if isinstance(value, Enum):
+        require_json(value.value, where, levels)  # the encoder writes the value
     elif isinstance(value, dict | list | tuple):
         if not levels:
             raise Invalid(
-                f"{where} is nested more than {MOST_LEVELS} levels deep",
+                f"{_cut_place(where)} is nested more than {MOST_LEVELS} levels deep",
                 hint="send less of it, and no list or dict that contains itself",
             )
         for key, member in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(value, dict):
                 _require_key(key, where)
             require_json(member, _member(where, key), levels - 1)
-    elif not isinstance(value, int):
-        raise Invalid(f"{where} is {_kind(value)}, which JSON cannot express", hint=_advice(value))
+    elif isinstance(value, Raw):
+        _require_raw(value, where, levels)
+    elif kind not in (str, int, float):
+        raise Invalid(f"{_cut_place(where)} is {_kind(value)}, which JSON cannot express", hint=_advice(value))
+    else:
+        _require_scalar(value, where)
+
+
+def _require_scalar(value: Any, where: str) -> None:
+    if type(value) is str:
+        _require_text(value, where)
+    elif type(value) is float:
+        if not isfinite(value):
+            raise Invalid(
+                f"{_cut_place(where)} is {value}, which JSON cannot express", hint="send None or a text instead"
+            )
+    elif value.bit_length() > LONG_INT_BITS:
+        try:
+            str(value)
+        except ValueError:
+            raise Invalid(
+                f"{_cut_place(where)} is an int of too many digits to write", hint="send hex(value)"
+            ) from None
+
+
+def _require_raw(raw: Raw, where: str, levels: int) -> None:
+    try:
+        decoded = _decode_raw(raw)
+    except RecursionError:
+        raise Invalid(f"{_cut_place(where)} is a Raw that is nested too deep", hint="send less of it") from None
+    except ValueError as error:
+        raise Invalid(
+            f"{_cut_place(where)} is a Raw that does not hold a JSON value: {error}",
+            hint="write it with msgspec.json.encode, or send the value itself",
+        ) from None
+    require_json(decoded, where, levels)
+
+
+def _require_texts(event: NewEvent) -> None:
+    for name in ("type", "subject", "id", "source_node", "dedupe_key", "ttl"):
+        value = getattr(event, name)
+        if not _is_text(value):
+            raise Invalid(f"{name} is {_kind(value)}, not a text", hint=_text_advice(value))
+        _require_text(value, name)
+    if not event.type:
+        raise Invalid("type is empty: an event has a type", hint="NewEvent(TYPE, SUBJECT)")
+
+
+def _require_time(value: object, name: str) -> None:
+    if isinstance(value, str):  # as JSON has it
+        return
+    if not isinstance(value, datetime):
+        raise Invalid(f"{name} is {_kind(value)}, not a datetime", hint="send datetime.now(UTC)")
+    if value.utcoffset() is None:
+        raise Invalid(
+            f"{name} is {value.isoformat()}, without a time zone",
+            hint=f"send {name}.replace(tzinfo=UTC) if it is in UTC, {name}.astimezone() if it is in local time",
+        )
 
 
 def _require_key(key: object, where: str) -> None:
     if not isinstance(key, str):
-        raise Invalid(f"{where} has the key {_cut(key)}, {_kind(key)}: keys are texts", hint=f'write "{_cut(key)}"')
+        raise Invalid(
+            f"{_cut_place(where)} has the key {_cut(key)}, {_kind(key)}: keys are texts", hint=f'write "{_cut(key)}"'
+        )
     _require_text(key, f"a key of {where}")
 
 
@@ -73,9 +159,14 @@ def _require_text(text: str, where: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise Invalid(
-            f"{where} contains a lone surrogate, which UTF-8 cannot express",
+            f"{_cut_place(where)} contains a lone surrogate, which UTF-8 cannot express",
             hint="decode its bytes with errors='replace', or send them as base64",
         ) from None
+
+
+def _is_text(value: object) -> bool:
+    """Return whether the encoder writes the value as a text: it refuses other subclasses of str."""
+    return type(value) is str or (isinstance(value, str) and isinstance(value, Enum))
 
 
 def _member(where: str, key: object) -> str:
@@ -87,21 +178,56 @@ def _cut(key: object) -> str:
     return words if len(words) <= LONGEST_KEY else f"{words[:LONGEST_KEY]}…"
 
 
+def _cut_place(where: str) -> str:
+    half = LONGEST_PLACE // 2
+    return where if len(where) <= LONGEST_PLACE else f"{where[:half]}…{where[-half:]}"
+
+
 def _kind(value: object) -> str:
     name = type(value).__name__
     return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 
 
 def _advice(value: object) -> str:
+    """Return what to send in data instead of a value that JSON cannot express."""
+    match value:
+        case str():
+            return "send str(value)"
+        case int():
+            return "send int(value)"
+        case float():
+            return "send float(value)"
+        case Mapping():
+            return "send dict(value)"
+        case set() | frozenset():
+            return "send sorted(value)"
+    return _bytes_or_time_advice(value)
+
+
+def _text_advice(value: object) -> str:
+    """Return what to send where only a text is taken."""
+    match value:
+        case Enum():
+            return "send str(value.value)"
+        case bool():
+            return 'send "true" or "false"'
+        case None:
+            return "leave it out, or send an empty text"
+        case str() | int() | float():
+            return "send str(value)"
+        case dict() | list() | tuple():
+            return "send json.dumps(value)"
+        case Mapping():
+            return "send json.dumps(dict(value))"
+        case set() | frozenset():
+            return "send json.dumps(sorted(value))"
+    return _bytes_or_time_advice(value)
+
+
+def _bytes_or_time_advice(value: object) -> str:
     match value:
         case bytes() | bytearray() | memoryview():
             return "send base64.b64encode(value).decode(), or value.decode() if the bytes are text"
         case datetime() | date() | time():
             return "send value.isoformat()"
-        case bool() | int() | float():
-            return "send str(value)"
-        case Mapping():
-            return "send dict(value), or json.dumps(dict(value)) in a payload"
-        case set() | frozenset():
-            return "send sorted(value), or a text in a payload"
     return "send a text, such as str(value)"

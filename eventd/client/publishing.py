@@ -11,7 +11,7 @@ from eventd.client.connection import Connection, only_text
 from eventd.client.emit_channel import ChannelSender
 from eventd.client.emit_queue import EmitQueue
 from eventd.client.emit_requests import RequestSender
-from eventd.client.json_values import require_payload
+from eventd.client.json_values import require_event
 from eventd.client.values import NewEvent
 from eventd.errors import EventdError, Invalid, Unavailable
 from eventd.runtime.clock import Clock, SystemClock
@@ -65,8 +65,9 @@ class Publisher:
         """Emit an event: returns `new`, `refreshed` if it was stored with an earlier expiry, or else `duplicate`.
 
         An event without an id gets one, also in the object: emitted again, it is the same event. Raises the node's
-        refusal, `Conflict` if the id belongs to another event, `Invalid` if its payload is not of texts, and
-        `Unavailable`. After a cancellation it is unknown whether the event was stored.
+        refusal, `Conflict` if the id belongs to another event, `Unavailable`, and `Invalid`, before it is sent, for an
+        event without a type, a time without a time zone, or a member of another type. After a cancellation it is
+        unknown whether the event was stored.
         """
         await self._queue.room()
         return await self._put(event)
@@ -92,8 +93,8 @@ class Publisher:
     def _put(self, event: object) -> asyncio.Future[str]:
         """Queue an event, for which there is room.
 
-        Raises `Unavailable` if the publisher is not open, `Invalid` for another object or a payload that is not of
-        texts, and then frees the room.
+        Raises `Unavailable` if the publisher is not open, `Invalid` for another object or an event that cannot be
+        sent, and then frees the room.
         """
         if self._senders is None:  # perhaps closed after the room was given: the event would never be sent
             self._queue.release(1)
@@ -104,7 +105,7 @@ class Publisher:
                 f"an event to emit is a NewEvent, not a {type(event).__name__}", hint="NewEvent(TYPE, SUBJECT)"
             )
         try:
-            require_payload(event.payload)
+            require_event(event)
         except Invalid:
             self._queue.release(1)
             raise

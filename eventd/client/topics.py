@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -22,6 +22,7 @@ from eventd.client.values import (
     TopicState,
     Written,
 )
+from eventd.errors import Invalid
 
 WAIT_MS = 30_000
 """Milliseconds that a read with `follow` waits for new records in one request."""
@@ -109,13 +110,10 @@ class Topics:
 
         The batch has an idempotency key, generated unless given: while the topic remembers the key, the batch is
         written once, however often it is sent. `create`: whether a missing topic is created (None: as `auto_create` of
-        `config` says), and `config`: how. Raises `Invalid` for data or meta that JSON cannot express.
+        `config` says), and `config`: how. Raises `Invalid`, before anything is sent, for other
+        objects, and for data or meta that JSON cannot express.
         """
-        batch = list(records)
-        for number, record in enumerate(batch):
-            if isinstance(record, NewRecord):
-                require_json(record.data, f"records[{number}].data")
-                require_json(record.meta, f"records[{number}].meta")
+        batch = _require_records(records)
         body = _Write(
             records=batch,
             idempotency_key=idempotency_key or self._connection.chance.token(16).hex(),
@@ -216,3 +214,17 @@ class Topics:
         if match is not None:
             body.match = match
         return await self._connection.ask("POST", path_of("topics", topic, "delete"), Purged, body)
+
+
+def _require_records(records: Iterable[NewRecord]) -> Sequence[NewRecord]:
+    """Return the records as a list. Raises `Invalid` for other objects, or data or meta that JSON cannot express."""
+    hint = "topics.write(TOPIC, [NewRecord(DATA)])"
+    if isinstance(records, Mapping | str | bytes | NewRecord):
+        raise Invalid(f"records is a {type(records).__name__}, not a list of NewRecord", hint=hint)
+    batch = list(records)
+    for number, record in enumerate(batch):
+        if not isinstance(record, NewRecord):
+            raise Invalid(f"records[{number}] is a {type(record).__name__}, not a NewRecord", hint=hint)
+        require_json(record.data, f"records[{number}].data")
+        require_json(record.meta, f"records[{number}].meta")
+    return batch

@@ -90,6 +90,10 @@ async def test_data_is_as_deep_as_the_node_takes_it_and_what_has_no_json_form_is
         await client.topics.write("a", [NewRecord(1), NewRecord([deepest])])
     with pytest.raises(Invalid, match=r"records\[0\].meta\['raw'\] is a bytes"):
         await client.topics.write("a", [NewRecord(1, meta={"raw": b""})])
+    with pytest.raises(Invalid, match="records is a dict, not a list of NewRecord"):
+        await client.topics.write("a", {"n": 1})  # type: ignore[dict-item]
+    with pytest.raises(Invalid, match=r"records\[0\] is a dict, not a NewRecord"):
+        await client.topics.write("a", [{"data": 1}])  # type: ignore[list-item]
     assert await data(client, "a") == [deepest]
 
 
