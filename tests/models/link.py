@@ -296,13 +296,14 @@ class LinkModel:
             return
         first = max(sender.scanned, sender.floor)
         gap_end = sender.floor if sender.floor > sender.scanned else 0
+        gone = sender.lost if sender.lost > sender.scanned else 0
         ends = range(min(first + 1, last), last + 1)
         for upto in ends if self.any_page else {ends[0], last}:
             ids = sender.log[first:upto]
-            if not ids and (v1 or not sender.begin.must_report(gap_end, sender.launched, sender.lost)):
+            if not ids and (v1 or not sender.begin.must_report(gap_end, sender.launched, gone)):
                 yield ("skip", upto), state._replace(sender=sender._replace(scanned=upto))
                 continue
-            after, lost = (sender.launched, None) if v1 else sender.begin.begin(sender.launched, gap_end, sender.lost)
+            after, lost = (sender.launched, None) if v1 else sender.begin.begin(sender.launched, gap_end, gone)
             if self.bug == "a loss is left out of the range":
                 lost = None
             if lost is not None and after > sender.floor:
@@ -310,8 +311,8 @@ class LinkModel:
                 continue
             batch = Batch(True, sender.epoch, after, upto, lost, ids, "v1" if v1 else "range")
             flying = (*sender.flying, Flight(after, upto, ids))
-            gone = sender._replace(scanned=upto, launched=upto, flying=flying)
-            yield ("send", after, upto), state._replace(sender=gone, net=state.net | {batch})
+            moved = sender._replace(scanned=upto, launched=upto, flying=flying)
+            yield ("send", after, upto), state._replace(sender=moved, net=state.net | {batch})
 
     def _arrival(self, state: Link, batch: Batch) -> Iterator[tuple[Label, Any]]:
         receiver, left = state.receiver, state.left

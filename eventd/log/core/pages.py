@@ -27,8 +27,9 @@ def cost_of(block: Block) -> int:
 class PageRange(NamedTuple):
     """The range of positions of a page, in one snapshot.
 
-    It ends at `end`; `gaps` are removed records at its beginning. At or before the position `lost`, an unexpired record
-    that entered the log at this node was evicted before all peers had it; 0: none was, or the page is from memory.
+    It ends at `end`; `gaps` are removed records at its beginning. The last of these that was unexpired, had entered the
+    log at this node and was evicted before all peers had it is at the position `lost`; 0: there is none, or the page is
+    from memory.
     """
 
     head: Head
@@ -45,4 +46,4 @@ def read_page_range(conn: Connection, topic_id: int, after: int, until: int | No
     )[0]
     gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
     end = head.last if until is None else min(until, head.last)
-    return PageRange(head, max(end, after), gaps, lost)
+    return PageRange(head, max(end, after), gaps, lost if lost > after else 0)
