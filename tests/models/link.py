@@ -300,7 +300,7 @@ class LinkModel:
         ends = range(min(first + 1, last), last + 1)
         for upto in ends if self.any_page else {ends[0], last}:
             ids = sender.log[first:upto]
-            if not ids and (v1 or not sender.begin.must_report(gap_end, sender.launched, gone)):
+            if not ids and (v1 or not sender.begin.must_report(gap_end, sender.launched, gone, upto)):
                 yield ("skip", upto), state._replace(sender=sender._replace(scanned=upto))
                 continue
             after, lost = (sender.launched, None) if v1 else sender.begin.begin(sender.launched, gap_end, gone)

@@ -248,7 +248,11 @@ def send_back(patch: pytest.MonkeyPatch) -> None:
 def report_losses_with_the_next_event(patch: pytest.MonkeyPatch) -> None:
     """Do not report a loss of own events until there is another event to send."""
     must_report = RangeStart.must_report
-    patch.setattr(RangeStart, "must_report", lambda self, gap_end, after, _lost: must_report(self, gap_end, after, 0))
+    patch.setattr(
+        RangeStart,
+        "must_report",
+        lambda self, gap_end, after, _lost, upto: must_report(self, gap_end, after, 0, upto),
+    )
 
 
 def report_no_losses(patch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,7 @@ class PeerSink:
     def _must_report_gap(self, page: WirePage, after: int) -> bool:
         if self._repair or self._protocol == V1:
             return False
-        return self._start.must_report(gap_end(page), after, page.lost)
+        return self._start.must_report(gap_end(page), after, page.lost, page.upto)
 
     async def deliver(self, outbound: PeerBatch) -> Ack:
         """Deliver over the protocol that was found; without anything to send, only return the ledger row."""

@@ -17,12 +17,13 @@ class RangeStart(NamedTuple):
     fresh: bool = False
     gone_until: int = 0
 
-    def must_report(self, gap_end: int, after: int, lost: int) -> bool:
-        """Return whether an empty batch must report records that retention evicted too early; see `begin`.
+    def must_report(self, gap_end: int, after: int, lost: int, upto: int) -> bool:
+        """Return whether an empty batch up to `upto` must report records that retention evicted too early; see `begin`.
 
-        If the cursor passed the gap silently, the next range would claim after a restart that everything was sent.
+        If the cursor passed the gap silently, the next range would claim after a restart that everything was sent. A
+        page that ends before the gap does, because there was no memory for it, reports nothing: it is read again.
         """
-        return (gap_end if self.fresh else max(lost, self.gone_until)) > after
+        return after < (gap_end if self.fresh else max(lost, self.gone_until)) <= upto
 
     def begin(self, after: int, gap_end: int, lost: int) -> tuple[int, int | None]:
         """Return the position after which the range begins, and the one after which the loss before it begins.

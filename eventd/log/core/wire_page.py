@@ -130,8 +130,11 @@ class WirePage:
         return replace(self, body=b"", form=BATCH_TYPE, count=0, oldest=0)
 
     def unread(self, after: int) -> WirePage:
-        """Return an empty page that ends at the position `after`; it is `full`, so that the reader continues there."""
-        return replace(self.without_lines(), exceptions=(), gaps=(), upto=after, full=True)
+        """Return an empty page that ends at the position `after`; it is `full`, so that the reader continues there.
+
+        It claims nothing: the page that is read next shows the gaps and losses.
+        """
+        return replace(self.without_lines(), exceptions=(), gaps=(), lost=0, upto=after, full=True)
 
 
 def read_wire_page(
