@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +31,8 @@ GRACE_SECONDS = 5.0
 """Seconds that a stop may take beyond the drain time, for closing listeners and the database."""
 NOTICE_SECONDS = 2.0
 """Seconds of a stop after which it is logged what the stop waits for."""
+LAST_LINE_SECONDS = 1.0
+"""Seconds that the last line of a stop that takes too long may take: a reader of the log may have stopped reading."""
 ONE_REQUEST_SECONDS = 0.5
 """Signals within this many seconds count as one request to stop: some programs, such as `timeout`, send a signal
 twice."""
@@ -193,12 +196,23 @@ class ServiceRunner:
             async with asyncio.timeout(self._settings.drain_timeout + GRACE_SECONDS):
                 await self._node.stop()
         except TimeoutError:
-            logger.warning("stop timed out", extra=self._describe_stop(begun))
-            os._exit(ExitCode.OK)
+            self._force_exit(begun)
         finally:
             notice.cancel()
             self._manager.close()
         logger.info("stopped")
+
+    def _force_exit(self, begun: float) -> None:
+        """Log what the stop waits for and end the process: also if the description fails, or the log takes no line."""
+        guard = threading.Timer(LAST_LINE_SECONDS, os._exit, (ExitCode.OK,))
+        guard.daemon = True
+        guard.start()
+        try:
+            logger.warning("stop timed out", extra=self._describe_stop(begun))
+        except Exception as error:
+            logger.warning("stop timed out", extra={"error": repr(error)})
+        finally:
+            os._exit(ExitCode.OK)
 
     def _note_wait(self, begun: float) -> None:
         logger.warning("stop waits", extra=self._describe_stop(begun))

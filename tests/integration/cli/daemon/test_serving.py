@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,47 @@ async def test_a_stop_has_a_deadline(
     await running.task
     assert running.exits == [0]
     assert _logged(caplog, "stop timed out") == [{"seconds": 0.0, **WAITS_FOR}]
+
+
+async def test_a_stop_whose_state_cannot_be_described_ends_too(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> StopState:
+        raise KeyError("api")
+
+    monkeypatch.setattr(serving, "GRACE_SECONDS", 0.0)
+    node = ObedientNode("stop")
+    node.stop_state = fail  # type: ignore[method-assign]
+    running = begin(node, drain_timeout="10ms")
+    await running.asked("start", "run")
+    await running.signal(signal.SIGTERM)
+    await running.task
+    assert running.exits == [0]
+    assert _logged(caplog, "stop timed out") == [{"error": "KeyError('api')"}]
+
+
+async def test_a_log_that_takes_no_line_does_not_hold_up_the_end(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def wait_for_reader() -> StopState:
+        assert ended.wait(20)
+        return StopState("api", {}, {})
+
+    monkeypatch.setattr(serving, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(serving, "LAST_LINE_SECONDS", 0.0)
+    node = ObedientNode("stop")
+    node.stop_state = wait_for_reader  # type: ignore[method-assign]
+    running = begin(node, drain_timeout="10ms")
+
+    def end(code: int) -> None:
+        running.exits.append(int(code))
+        ended.set()
+
+    monkeypatch.setattr(serving.os, "_exit", end)
+    await running.asked("start", "run")
+    await running.signal(signal.SIGTERM)
+    await running.task
+    assert running.exits == [0, 0]
 
 
 async def test_a_stop_that_takes_two_seconds_says_once_what_it_waits_for(
