@@ -162,6 +162,8 @@ class Emission:
         `ahead` is the first line that was not added.
         """
         first = min([ahead, *(lines[0][0] for lines in self._waiting.values() if lines)])
+        if first == 1:
+            return "no line is done; repeat the whole input"
         return f"lines before {first} are done; repeat from there"
 
     def _interrupted(self, error: EventdError) -> EventdError:

@@ -83,7 +83,9 @@ def require_room(tx: Transaction, topic_id: int, drafts: Drafts, ceiling: int | 
     if taken > ceiling:
         raise Full(
             f"the events do not fit into the group's limit of {ceiling} bytes (retention.maxBytes)",
-            hint="raise retention.maxBytes of the group, or lower its maxAge or maxEvents",
+            hint="raise retention.maxBytes of the group, or lower its maxAge or maxEvents"
+            if drafts.bytes <= ceiling
+            else f"these events alone take {drafts.bytes} bytes: send fewer at a time, or raise retention.maxBytes",
         )
     tx.shared["bytes", topic_id] = taken
 

@@ -237,8 +237,12 @@ async def test_a_ceiling_refuses_the_unit_that_would_pass_it(log: EventLog, data
     done = await asyncio.gather(*units, return_exceptions=True)
     assert [type(fate) for fate in done] == [AppendResult] * 3 + [Full] * 2
     assert (await database.read(read_topic, "group:g")).bytes == 3 * size
-    with pytest.raises(Full, match=f"limit of {3 * size} bytes"):
+    with pytest.raises(Full, match=f"limit of {3 * size} bytes") as full:
         await log.submit(Publish(topic, [draft("9")], ceiling=3 * size))
+    assert "maxAge" in full.value.hint
+    with pytest.raises(Full) as alone:
+        await log.submit(Publish(topic, [draft(f"1{n}", subject="ä") for n in range(4)], ceiling=3 * size))
+    assert alone.value.hint.startswith("these events alone take "), "retention cannot help"
 
 
 async def test_a_caller_that_goes_away_takes_nobody_with_it(log: EventLog) -> None:

@@ -113,6 +113,14 @@ async def test_a_node_in_trouble_ends_it_and_says_where_to_go_on(
     assert raised.value.hint.endswith("lines before 3 are done; repeat from there"), "line 3 waits for its group"
 
 
+@pytest.mark.parametrize(
+    ("ahead", "text"),
+    [(1, "no line is done; repeat the whole input"), (2, "lines before 2 are done; repeat from there")],
+)
+def test_progress_names_the_line_from_which_to_repeat(ahead: int, text: str) -> None:
+    assert Emission(Node()).progress(ahead) == text  # type: ignore[arg-type]
+
+
 async def test_an_invalid_request_that_names_no_event_is_not_swallowed() -> None:
     with pytest.raises(Invalid, match="the whole request is wrong"):
         await emit(Node(r0=Invalid("the whole request is wrong")), [("g", {"id": 1})])
