@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
@@ -196,21 +195,23 @@ class ServiceRunner:
             async with asyncio.timeout(self._settings.drain_timeout + GRACE_SECONDS):
                 await self._node.stop()
         except TimeoutError:
-            self._force_exit(begun)
+            await self._force_exit(begun)
         finally:
             notice.cancel()
             self._manager.close()
         logger.info("stopped")
 
-    def _force_exit(self, begun: float) -> None:
+    async def _force_exit(self, begun: float) -> None:
         """Log what the stop waits for and end the process: also if the description fails, or the log takes no line."""
-        guard = threading.Timer(LAST_LINE_SECONDS, os._exit, (ExitCode.OK,))
-        guard.daemon = True
-        guard.start()
         try:
-            logger.warning("stop timed out", extra=self._describe_stop(begun))
+            about = self._describe_stop(begun)
         except Exception as error:
-            logger.warning("stop timed out", extra={"error": repr(error)})
+            about = {"error": repr(error)}
+        try:
+            async with asyncio.timeout(LAST_LINE_SECONDS):
+                await asyncio.to_thread(logger.warning, "stop timed out", extra=about)
+        except TimeoutError:
+            pass
         finally:
             os._exit(ExitCode.OK)
 

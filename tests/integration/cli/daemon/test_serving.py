@@ -6,6 +6,7 @@ The node here is a scripted stand-in, so that it can hang and fail on demand.
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import threading
@@ -277,28 +278,36 @@ async def test_a_stop_whose_state_cannot_be_described_ends_too(
     assert _logged(caplog, "stop timed out") == [{"error": "KeyError('api')"}]
 
 
+class FullLog(logging.Handler):
+    """A log whose reader has stopped reading, until the process has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() == "stop timed out":
+            assert self.ended.wait(20)
+
+
 async def test_a_log_that_takes_no_line_does_not_hold_up_the_end(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = threading.Event()
-
-    def wait_for_reader() -> StopState:
-        assert ended.wait(20)
-        return StopState("api", {}, {})
-
     monkeypatch.setattr(serving, "GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(serving, "LAST_LINE_SECONDS", 0.0)
-    node = ObedientNode("stop")
-    node.stop_state = wait_for_reader  # type: ignore[method-assign]
-    running = begin(node, drain_timeout="10ms")
+    monkeypatch.setattr(serving, "LAST_LINE_SECONDS", 0.01)
+    running, log = begin(ObedientNode("stop"), drain_timeout="10ms"), FullLog()
 
     def end(code: int) -> None:
-        running.exits.append(int(code))
-        ended.set()
+        running.exits.append(code)
+        log.ended.set()
 
     monkeypatch.setattr(serving.os, "_exit", end)
     await running.asked("start", "run")
-    await running.signal(signal.SIGTERM)
-    await running.task
-    assert running.exits == [0, 0]
+    serving.logger.addHandler(log)
+    try:
+        await running.signal(signal.SIGTERM)
+        await running.task
+    finally:
+        serving.logger.removeHandler(log)
+    assert running.exits == [0]
 
 
 async def test_a_stop_that_takes_two_seconds_says_once_what_it_waits_for(
