@@ -10,7 +10,7 @@ import contextvars
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, cast
@@ -26,6 +26,8 @@ from eventd.simulation.world.streams import Stream
 
 NOTICE_SECONDS: Final = 0.001
 """The mean time of a notification between the commit and the session that listens."""
+_REAL_SECONDS: Final = 60.0
+"""How long the server may really take for a notification."""
 _MOVES_HEAD: Final = "UPDATE log_heads SET next_position"
 _CHANGES_HEAD: Final = "UPDATE log_heads"
 _NOTIFIES: Final = "NOTIFY "
@@ -118,6 +120,10 @@ class NodeSessions:
         self._end_sessions([session.pgconn.backend_pid])
         session.tell()
 
+    def is_open(self, session: SimulatedSession) -> bool:
+        """Return whether nothing has broken the connection."""
+        return session in self._open
+
     # --- called by sessions ------------------------------------------------------------------------------------------
 
     def before(self, session: SimulatedSession, *, commits: bool = False) -> SessionFailure | None:
@@ -150,6 +156,7 @@ class NodeSessions:
         """Let every session that listens get a notification."""
         for session in self._open:
             if session.listens and not session.closed:
+                session.unread_notifications += 1
                 seconds = self._stream.expovariate(1.0) * NOTICE_SECONDS
                 self._loop.call_later(seconds, session.tell, context=session.life.context())
 
@@ -163,6 +170,8 @@ class SimulatedSession(psycopg.Connection[Any]):
     inode: int
     readable: Callable[[], None] | None = None
     listens = False
+    unread_notifications = 0
+    """How many notifications the server sends, or has sent, that were not read."""
     head: int | None = None
     """The next position that the open transaction gives to the head; None if it moves no head."""
     changes_head = False
@@ -174,6 +183,23 @@ class SimulatedSession(psycopg.Connection[Any]):
         """Call what waits for the socket, because there is something to read, or the end."""
         if self.readable is not None:
             self.readable()
+
+    def notifies(self, *, timeout: float | None = None, stop_after: int | None = None) -> Generator[psycopg.Notify]:
+        """Yield the notifications of all commits so far. Raises `psycopg.OperationalError`, also for a missing one.
+
+        It waits until the server has sent them, and after a break it never finds one that had come before: when they
+        really come is no part of the run.
+        """
+        if self.sessions is not None and not self.sessions.is_open(self):
+            raise psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly")
+        expected, self.unread_notifications = self.unread_notifications, 0
+        if not expected:
+            return
+        for notification in super().notifies(timeout=_REAL_SECONDS, stop_after=expected):
+            expected -= 1
+            yield notification
+        if expected > 0:
+            raise psycopg.OperationalError(f"the server has not sent {expected} of its notifications")
 
     def note(self, sql: str, params: Any) -> None:
         """Note what a statement means for the commit."""
