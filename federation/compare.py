@@ -15,7 +15,7 @@ from struct import unpack
 from typing import Annotated, Final, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from federation.errors import BadAnswer, Malformed
 from federation.event import RequiredText, micros, require_moment
@@ -129,11 +129,12 @@ class KnownQuery(Struct, frozen=True, kw_only=True, tag_field="ask", tag="known"
     the event.
 
     With `fingerprints`, one for each id, it also asks for which ids the receiver's latest record has another
-    fingerprint.
+    fingerprint; with `what`, too, which of the others are none of the records that `what` selects.
     """
 
     ids: Annotated[tuple[Annotated[str, Meta(max_length=MAX_TEXT)], ...], Meta(min_length=1, max_length=MOST_ASKED)]
     fingerprints: tuple[Fingerprint, ...] = ()
+    what: RecordScope | None = None
 
     def __post_init__(self) -> None:
         if self.fingerprints and len(self.fingerprints) != len(self.ids):
@@ -211,12 +212,14 @@ class Ids(Struct, frozen=True):
 class KnownEvents(Struct, frozen=True):
     """Indexes in the question of the ids that are unknown, and of those whose record retention has evicted (`gone`).
 
-    `other`: indexes of the ids whose latest record has another fingerprint than the question says.
+    `other`: indexes of the ids whose latest record has another fingerprint than the question says. `elsewhere`: those
+    whose latest record has the same one, and is not selected by the question's `what`: the event came by another path.
     """
 
     unknown: tuple[Count, ...] = ()
     gone: tuple[Count, ...] = ()
     other: tuple[Count, ...] = ()
+    elsewhere: tuple[Count, ...] | UnsetType = UNSET
 
 
 Reply = State | Sums | Ids | KnownEvents | ReturnedEvents

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec import UNSET
+
 from eventd.ingress.returning import ReturnedPage
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
-from eventd.log.delivery.digests import STEP_RECORDS, RecordFilter, list_step, oldest_kept, read_prints, rest, sum_step
+from eventd.log.delivery.digests import STEP_RECORDS, RecordFilter, list_step, oldest_kept, read_printed, rest, sum_step
 from eventd.log.delivery.repairs import read_placed
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import StoredMark, read_last_gaps, read_mark
@@ -78,7 +80,7 @@ class Questions:
         if isinstance(question, StateQuery):
             return await read(_state, self._topic_id, node, self._log.clock.now())
         if isinstance(question, KnownQuery):
-            return await self._known(question)
+            return await self._known(node, question)
         if isinstance(question, EventsQuery):
             return await self._events(node, question)
         await read(_require_history, question.history, question.upto)
@@ -87,12 +89,13 @@ class Questions:
             return await self._sums(question, chosen)
         return await self._ids(question, chosen)
 
-    async def _known(self, question: KnownQuery) -> KnownEvents:
+    async def _known(self, node: str, question: KnownQuery) -> KnownEvents:
         """Look up the ids in steps: each reads the records of its ids, which may lie in as many blocks."""
-        clock, found = self._log.clock, KnownEvents()
+        clock, found = self._log.clock, KnownEvents(elsewhere=UNSET if question.what is None else ())
+        chosen = None if question.what is None else chosen_by(node, question.what)
         for start in range(0, len(question.ids), STEP_IDS):
             begun = clock.monotonic()
-            found = await self._log.database.read(_look_up, self._topic_id, question, start, found)
+            found = await self._log.database.read(_look_up, self._topic_id, question, chosen, start, found)
             await rest(clock.sleep, clock.monotonic() - begun)
         return found
 
@@ -190,20 +193,28 @@ def _mark(mark: StoredMark) -> Mark:
     return Mark(epoch=mark.epoch, incarnation=mark.incarnation, upto=mark.upto, base=mark.base)
 
 
-def _look_up(conn: Connection, topic_id: int, question: KnownQuery, start: int, before: KnownEvents) -> KnownEvents:
+def _look_up(
+    conn: Connection, topic_id: int, question: KnownQuery, chosen: RecordFilter | None, start: int, before: KnownEvents
+) -> KnownEvents:
     """Return `before` with the answer about the next `STEP_IDS` ids, from the index `start` on."""
     ids = question.ids[start : start + STEP_IDS]
     places = read_placed(conn, topic_id, ids)
     expected = question.fingerprints[start : start + STEP_IDS]
-    prints = read_prints(conn, places.values()) if expected else {}
+    printed = read_printed(conn, places.values()) if expected else {}
     unknown, gone, other = [*before.unknown], [*before.gone], [*before.other]
+    elsewhere = [*(before.elsewhere or ())]
     for at, each in enumerate(ids):
         position = places.get(each)
         if position is None:
             (gone if each in places else unknown).append(start + at)
-        elif position in prints and prints[position] != expected[at]:
+        elif (latest := printed.get(position)) is None:
+            continue
+        elif latest.fingerprint != expected[at]:
             other.append(start + at)
-    return KnownEvents(tuple(unknown), tuple(gone), tuple(other))
+        elif chosen is not None and not chosen.takes(latest.record):
+            elsewhere.append(start + at)
+    asked = before.elsewhere is not UNSET
+    return KnownEvents(tuple(unknown), tuple(gone), tuple(other), tuple(elsewhere) if asked else UNSET)
 
 
 def _require_history(conn: Connection, history: str, upto: int) -> None:

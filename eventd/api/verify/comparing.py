@@ -35,6 +35,7 @@ from federation.compare import (
     fold,
     minus,
     read_sums,
+    show_fingerprint,
     total_of,
 )
 
@@ -210,14 +211,27 @@ class Comparison:
             self._stage = self._resolve
 
     async def _ask_known(self, asker: Asker, some: Sequence[ListedRecord]) -> None:
-        known = await asker.ask(KnownQuery(ids=tuple(record.event_id for record in some)), KnownEvents)
+        known = await asker.ask(self._known_query(some), KnownEvents)
         unknown = [some[at] for at in sorted(set(known.unknown)) if at < len(some)]
         gone = [some[at] for at in sorted(set(known.gone) - set(known.unknown)) if at < len(some)]
         self.findings.add(await self._database.read(judge, self._scope, unknown, self._clock.now()))
         self.findings.aside[Verdict.HELD_ONCE] += len(gone)
-        for record in (*unknown, *gone):
+        elsewhere = [some[at] for at in sorted(set(known.elsewhere or ())) if at < len(some)]
+        for record in (*unknown, *gone, *elsewhere):
             if record.key in self._differing:
                 self._differing[record.key] = minus(self._differing[record.key], total_of([record.fingerprint]))
+
+    def _known_query(self, some: Sequence[ListedRecord]) -> KnownQuery:
+        """Return the question about these events.
+
+        A peer may have events that are relayed to it by another path, too, which its sums of this link then lack. It is
+        asked for those only where there may be some: to tell them, it reads the records of all ids in question.
+        """
+        ids = tuple(record.event_id for record in some)
+        if self._scope.what.own:
+            return KnownQuery(ids=ids)
+        prints = tuple(show_fingerprint(record.fingerprint) for record in some)
+        return KnownQuery(ids=ids, fingerprints=prints, what=self._scope.what)
 
     async def _resolve(self, asker: Asker) -> None:
         """Begin to read both sides' events in as many of the buckets that still differ as fit.

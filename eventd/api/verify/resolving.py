@@ -162,12 +162,14 @@ class Resolver:
         """Ask the peer which of `some` records it holds with other content: it lacks a refresh, or holds
         another event.
 
-        Ids that the peer does not know have been judged before. An id that it knows but did not list is unresolved: the
-        peer answers from its ids alone, or has just received the event.
+        Ids that the peer does not know have been judged before, and events that it has by another path are no
+        difference. Another id that it knows but did not list is unresolved: the peer answers from its ids alone, or has
+        just received the event.
         """
         question = KnownQuery(
             ids=tuple(record.event_id for record in some),
             fingerprints=tuple(show_fingerprint(record.fingerprint) for record in some),
+            what=self._scope.what,
         )
         known = await asker.ask(question, KnownEvents)
         other = [some[at] for at in sorted(set(known.other)) if at < len(some)]
@@ -177,7 +179,8 @@ class Resolver:
         for record in other:
             if not places[record.event_id].refreshed:
                 findings.add_other(record.event_id)
-        findings.unresolved += len(some) - len({*known.unknown, *known.gone, *known.other} & {*range(len(some))})
+        explained = {*known.unknown, *known.gone, *known.other, *(known.elsewhere or ())}
+        findings.unresolved += len(some) - len(explained & {*range(len(some))})
 
 
 _GONE = _KnownRecord(None, False)

@@ -294,11 +294,22 @@ def _whole(part: Block) -> Columns:
     return Columns([record.position for record in records], [record.body for record in records], shift)
 
 
-def read_prints(conn: Connection, positions: Iterable[int | None]) -> dict[int | None, str]:
-    """Return the fingerprints of the events still stored at these positions, as hexadecimal digits, by position."""
+class PrintedRecord(NamedTuple):
+    """A stored record, and the fingerprint of its event as hexadecimal digits."""
+
+    record: Record
+    fingerprint: str
+
+
+def read_printed(conn: Connection, positions: Iterable[int | None]) -> dict[int | None, PrintedRecord]:
+    """Return the records still stored at these positions with their fingerprints, by position."""
     wanted = [position for position in positions if position is not None]
     found = (pick_readable(block, places) for block, places in blocks_at(conn, wanted))
-    return {record.position: show_fingerprint(fingerprint(record.body)) for records in found for record in records}
+    return {
+        record.position: PrintedRecord(record, show_fingerprint(fingerprint(record.body)))
+        for records in found
+        for record in records
+    }
 
 
 def oldest_kept(conn: Connection, topic_id: int, now: int) -> int | None:

@@ -6,9 +6,11 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from eventd.ingress import questions, returning
+from eventd.log.delivery.digests import read_printed
 from eventd.testing import until
 from federation.compare import (
     QUESTION_BYTES,
@@ -88,6 +90,17 @@ async def test_a_node_tells_what_it_holds_of_the_sender_and_nothing_else(asked: 
     prints = tuple(each[1] for each in ids["events"])
     swapped = KnownQuery(ids=("e0", "e1", "e2"), fingerprints=(prints[0], prints[2], prints[1]))
     assert (await _ask(sender, swapped))["other"] == [1, 2]
+
+
+async def test_a_node_tells_which_events_it_has_by_another_path_only_where_it_is_asked(
+    asked: tuple[Site, V2Sender],
+) -> None:
+    node, sender = asked
+    [own] = (await node.running.log.database.read(read_printed, [4])).values()
+    question = KnownQuery(ids=("own", "nobody"), fingerprints=(own.fingerprint, own.fingerprint))
+    assert await _ask(sender, question) == {"unknown": [1], "gone": [], "other": []}
+    question = msgspec.structs.replace(question, what=RecordScope(own=False))
+    assert await _ask(sender, question) == {"unknown": [1], "gone": [], "other": [], "elsewhere": [0]}
 
 
 async def test_buckets_without_events_and_other_types_are_empty(asked: tuple[Site, V2Sender]) -> None:

@@ -324,6 +324,29 @@ async def test_relayed_events_are_compared_where_the_peer_gets_them(sites: MakeS
     assert _missing(await _events(hub, "b")) == ["a3"]
 
 
+async def test_what_a_peer_has_by_another_path_is_no_difference(sites: MakeSites) -> None:
+    """In a triangle of relays each event arrives twice, and the peer keeps the path of the first."""
+    nodes = a, b, c = sites("a", "b", "c")
+    for node in nodes:
+        await node.start()
+        await node.join()
+    for node in nodes:
+        await node.apply(*[peer(other.name, other.port, relay=True) for other in nodes if other is not node])
+    for number in range(4):
+        for node in nodes:
+            await node.emit(f"{node.name}{number}")
+            await c.holds(f"{node.name}{number}")  # before the next one: each is a block of its own
+    for node in nodes:
+        await node.holds(*[f"{name}{number}" for name in "abc" for number in range(4)])
+        for other in nodes:
+            if other is not node:
+                await node.caught_up(other.name)
+    links = [(node, other.name) for node in nodes for other in nodes if node is not other]
+    assert [report for link in links if not (report := await _report(*link))["clean"]] == []
+    await _forget(c, "a3")
+    assert [_missing(await _events(node, "c")) for node in (a, b)] == [["a3"], ["a3"]]
+
+
 async def test_a_peer_of_v1_or_of_an_older_program_cannot_be_asked_and_that_is_said(sites: MakeSites) -> None:
     (a,) = sites("a")
     await a.start()
