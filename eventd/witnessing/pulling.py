@@ -113,7 +113,11 @@ class TilePulling:
         ours = self._witness
         read, question = ours.log.database.read, ask_connection(checkpoint, tree)
         try:
-            if not await read(check_kept, checkpoint, tree, question, None):
+            is_kept = await read(check_kept, checkpoint, tree, question, None)
+        except ProofMismatch:  # what is kept shows by itself that it is of another tree
+            return await ours.log.database.write(drop_unproven, tree.id)
+        try:
+            if not is_kept:
                 answer, _ = await self._asker.ask(ours.config(), self._peer, question, ConsistencyAnswer)
                 await read(check_kept, checkpoint, tree, question, answer)
         except HistoryUntold as untold:
@@ -121,8 +125,8 @@ class TilePulling:
                 raise
             self._give_up(checkpoint, str(untold), is_wrong=untold.reason == INVALID)
             return False
-        except HistoryError as error:
-            self._give_up(checkpoint, error.message, is_wrong=True)
+        except HistoryError as error:  # a proof that does not fit: it may be wrong, or what is kept
+            self._give_up(checkpoint, error.message, is_wrong=not isinstance(error, ProofMismatch))
             return False
         await ours.log.database.write(believe, tree)
         return await self._read_due() is not None

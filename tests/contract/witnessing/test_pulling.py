@@ -80,8 +80,8 @@ class Puller:
         declared = group_of("g", EventGroupSpec.model_validate({"nodeName": "hub", "history": {"mode": "record"}}))
         return replace(declared, peers=self.peers)  # type: ignore[arg-type]
 
-    async def witness(self, old: int = 0) -> None:
-        offered = OfferFrom(self.topic, "g", "a", KeySource.SHARED, {}, ["a"], self.source.tree.offer(old))
+    async def witness(self, old: int = 0, size: int = 0) -> None:
+        offered = OfferFrom(self.topic, "g", "a", KeySource.SHARED, {}, ["a"], self.source.tree.offer(old, size))
         assert (await self.log.database.write(decide, offered, NOW)).error is None
 
     async def kept(self) -> int:
@@ -90,6 +90,14 @@ class Puller:
 
     async def reset(self) -> None:
         await self.log.database.write(forget_trees, self.topic, "a", NOW)
+
+    async def grow_and_prune(self) -> None:
+        """Let the tree have 603 leaves that are kept, except those of its second tile, and forget what is witnessed."""
+        self.source.tree.grow(*map(str, range(600)))
+        await self.witness(3)
+        await self.pulling.pull()
+        await self.reset()
+        await self.log.database.write(execute, "DELETE FROM tiles WHERE level = 0 AND number = 1", ())
 
     async def believed(self) -> int:
         """How many leaves count in checks of events."""
@@ -240,13 +248,8 @@ async def test_tiles_are_dropped_if_a_proof_shows_that_the_tree_is_another_one(p
 async def test_a_tree_that_is_witnessed_again_at_a_smaller_size_is_proven_where_tiles_are_pruned(
     puller: Puller,
 ) -> None:
-    tree = puller.source.tree.grow(*map(str, range(600)))
-    await puller.witness(3)
-    await puller.pulling.pull()
-    await puller.reset()
-    await puller.log.database.write(execute, "DELETE FROM tiles WHERE level = 0 AND number = 1", ())
-    offered = OfferFrom(puller.topic, "g", "a", KeySource.SHARED, {}, ["a"], tree.offer(0, 400))
-    assert (await puller.log.database.write(decide, offered, NOW)).error is None
+    await puller.grow_and_prune()
+    await puller.witness(size=400)
     assert await puller.believed() == 0
     assert await puller.pulling.pull() is False
     assert await puller.believed() == 603
@@ -264,3 +267,29 @@ async def test_tiles_that_the_tree_witnessed_again_does_not_continue_are_pulled_
     await puller.pulling.pull()
     assert await puller.kept() == await puller.believed() == 4
     assert puller.results == ["stored", "stored"]
+
+
+@on_sqlite
+async def test_tiles_are_dropped_if_they_themselves_show_that_a_smaller_tree_is_another_one(puller: Puller) -> None:
+    await puller.grow_and_prune()
+    other = puller.source.tree = GrowingTree().grow("x", "other", *map(str, range(600)))
+    await puller.witness(size=400)
+    assert await puller.kept() == 603, "its pruned tiles say nothing of this size"
+    await puller.witness(400, size=600)
+    assert await puller.pulling.pull() is True, "there is more to pull, at once"
+    assert await puller.kept() == 0
+    await puller.pulling.pull()
+    assert await puller.kept() == await puller.believed() == 600
+    assert len(other.entries) == 603
+
+
+@on_sqlite
+async def test_a_proof_that_does_not_fit_what_is_kept_of_a_larger_tree_decides_nothing(
+    puller: Puller, caplog: pytest.LogCaptureFixture
+) -> None:
+    await puller.grow_and_prune()
+    await puller.witness(size=400)
+    puller.source.tree = GrowingTree().grow("x", "other", *map(str, range(600)))
+    assert await puller.pulling.pull() is False
+    assert (await puller.kept(), await puller.believed()) == (603, 0)
+    assert [one.message for one in caplog.records] == ["history tiles not sent"], "either may be wrong"
