@@ -18,8 +18,8 @@ CHECKS = (
     Column("STATUS", text("status")),
     Column("CHECK", text("name")),
     Column("CODE", lambda row: row.get("code", "-"), wide=True),
-    Column("DETAIL", lambda row: row.get("detail", "-")),
-    Column("REMEDY", lambda row: row.get("remedy", "-")),
+    Column("DETAIL", lambda row: row.get("detail", "-"), wraps=True),
+    Column("REMEDY", lambda row: row.get("remedy", "-"), wraps=True),
 )
 _TARGETS = (
     Column("GROUP", lambda row: row.get("targetGroup", "-")),
@@ -31,14 +31,14 @@ PLAN = (
     *_TARGETS,
     Column("SAFE", lambda row: "yes" if row["safe"] else "no"),
     Column("APPROVAL", lambda row: "yes" if row["requiresOperatorApproval"] else "no"),
-    Column("REASON", text("reason")),
-    Column("REMEDY", lambda row: row.get("remedy", "-")),
+    Column("REASON", text("reason"), wraps=True),
+    Column("REMEDY", lambda row: row.get("remedy", "-"), wraps=True),
 )
 DONE = (
     Column("ACTION", text("action")),
     *_TARGETS,
     Column("CHANGED", lambda row: "yes" if row["changed"] else "no"),
-    Column("RESULT", text("result")),
+    Column("RESULT", text("result"), wraps=True),
 )
 
 PAUSE = 2.0

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,13 +40,15 @@ _WITHIN_LINES = re.compile(r"[^\n\t]+")
 class Column:
     """One column: its header, how a cell is made from a row, and whether only `wide` shows it.
 
-    `uncut` makes the cell for `wide` if the normal one is shortened.
+    `uncut` makes the cell for `wide` if the normal one is shortened. `wraps`: on a terminal, long cells are wrapped,
+    except for `wide`.
     """
 
     header: str
     cell: Callable[[Mapping[str, Any]], str]
     wide: bool = False
     uncut: Callable[[Mapping[str, Any]], str] | None = None
+    wraps: bool = False
 
 
 def text(name: str) -> Callable[[Mapping[str, Any]], str]:
@@ -168,6 +171,12 @@ class Output:
             max([len(line[at]) for line in cells] + ([len(column.header)] if self._headers else [0]))
             for at, column in enumerate(shown)
         ]
+        wraps = [column.wraps and self.format != "wide" and self._stream.isatty() for column in shown]
+        if any(wraps):
+            from eventd.cli.terminal.wrapping import fit, wrap
+
+            widths = fit(widths, wraps, shutil.get_terminal_size().columns - len(GAP) * (len(shown) - 1))
+            cells = [part for line in cells for part in wrap(line, widths)]
         if self._headers:
             self._print([column.header for column in shown], widths, header=True)
         for line in cells:
