@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from eventd.settings.environment import DATA_DIR, DATABASE_FILE, location_environment
 from eventd.settings.identity import identify
 from eventd.text.credential import CREDENTIAL
+from eventd.text.database_url import POSTGRES_SCHEMES
 
 MAX_BYTES = 1 << 20
 _NAMES = ("data_dir", "database_url", "database_url_file", "local_socket")
 _ON = ("1", "true", "yes", "on")
 _SQLITE = "sqlite:///"
-_POSTGRES = ("postgresql+psycopg://", "postgresql://", "postgres://")
 
 
 class _Unusual(Exception):
@@ -114,7 +114,7 @@ def _database_url(values: Mapping[str, Any]) -> str:
 
 def _sqlite_file(url: str) -> Path | None:
     """Return the file that a URL names; None for one of Postgres."""
-    if url.startswith(_POSTGRES):
+    if url.startswith(POSTGRES_SCHEMES):
         return None
     name = url.removeprefix(_SQLITE)
     if name == url or not name or any(sign in name for sign in "%?#:"):

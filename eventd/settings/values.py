@@ -17,6 +17,7 @@ from eventd.errors import Invalid
 from eventd.lake.address import shown
 from eventd.net.address_rules import parse_entries
 from eventd.text.credential import CREDENTIAL
+from eventd.text.database_url import POSTGRES_SCHEMES, URL_FORMS, postgres_problem
 from eventd.text.duration import SECOND, brief_duration, parse_duration
 from eventd.text.quoting import quoted
 from eventd.text.size import GIB, KIB, MIB, format_size, parse_size
@@ -30,7 +31,7 @@ _COUNTS = (
     *("quic_max_", "quic_batch_events", "quic_cache_entries"),
 )
 """Prefixes of the names of settings that are counts, unless the names end with `_bytes`."""
-_DATABASES = ("sqlite:///", "postgresql+psycopg://", "postgresql://", "postgres://")
+_DATABASES = ("sqlite:///", *POSTGRES_SCHEMES)
 
 
 class Endpoint(NamedTuple):
@@ -227,9 +228,9 @@ def read_database(value: Any) -> str:
     """Return the URL of a supported database, unchanged. Raises ValueError, also for a password in the query."""
     url = read_text(value)
     if not url.startswith(_DATABASES) or url in ("sqlite:///", "sqlite:///:memory:"):
-        raise ValueError("is not a database URL: write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME")
-    if re.search(r"[?&](ssl)?password=", url):
-        raise ValueError("has its password in the query, which is shown in logs: write it before the @")
+        raise ValueError(f"is not a database URL: write {URL_FORMS}")
+    if url.startswith(POSTGRES_SCHEMES) and (found := postgres_problem(url)):
+        raise ValueError(f"{found.message}: {found.advice}")
     return url
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_USER_INFO: Final = re.compile(r"://(?:[^/\s:@]*:\S*|[^/\s]*)@")
+_USER_INFO: Final = re.compile(r"://(?!USER(?::PASSWORD)?@$)(?:[^/\s:@]*:\S*|[^/\s]*)@")
 """Matches up to the last `@` where a colon precedes: a password may contain a slash, and digits after a colon may be
-the port or the beginning of a password.
+the port or the beginning of a password. `USER` is how hints name the place of the user.
 """
 WORD: Final = re.compile(r"\S+")
 QUOTED_WORD: Final = re.compile(r"[^\s\"'<>]+")

@@ -35,7 +35,7 @@ def copy(
         typer.Option(
             "--to",
             metavar="URL",
-            help="New or empty database: sqlite:////ABSOLUTE/PATH or postgresql+psycopg://USER@HOST/NAME.",
+            help="New or empty database: sqlite:////ABSOLUTE/PATH or postgresql://USER@HOST/NAME.",
         ),
     ] = "",
     to_file: Annotated[
@@ -116,7 +116,5 @@ def _read_url(file: Path | None) -> str:
         why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise Invalid(f"{file}: {why}", hint="the file must contain only the URL") from None
     if not written or len(written) > _MOST_URL or "\n" in written:
-        raise Invalid(
-            f"{file} does not contain only a URL", hint="write for example postgresql+psycopg://eventd@db/eventd"
-        )
+        raise Invalid(f"{file} does not contain only a URL", hint="write for example postgresql://eventd@db/eventd")
     return written

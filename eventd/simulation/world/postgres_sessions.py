@@ -16,13 +16,15 @@ from functools import partial
 from typing import Any, Final, cast
 
 import psycopg
-from psycopg import conninfo, pq
+from psycopg import pq
 
 from eventd.simulation.world.journal import HeadCommit
 from eventd.simulation.world.life import Life, life_in, present_life
 from eventd.simulation.world.loop import VirtualLoop
 from eventd.simulation.world.session_failures import NODE_URL, SessionFailure
 from eventd.simulation.world.streams import Stream
+from eventd.store.engine.address import SqliteUrl, parse_url
+from eventd.store.engine.sessions import connect_options
 
 NOTICE_SECONDS: Final = 0.001
 """The mean time of a notification between the commit and the session that listens."""
@@ -66,7 +68,9 @@ class NodeSessions:
         """How many connections a fault has broken in the middle of a transaction."""
         self.unanswered_commits = 0
         """How many it has broken between a commit that changed the log and its answer."""
-        self._target: dict[str, Any] = conninfo.conninfo_to_dict(target)
+        parsed = parse_url(target)
+        assert not isinstance(parsed, SqliteUrl), "a file has no sessions"
+        self._target = connect_options(parsed)
         self._loop = loop
         self._stream = stream
         self._end_sessions = end_sessions

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from eventd.errors import SettingsError
+from eventd.text.database_url import POSTGRES_FORM, POSTGRES_SCHEMES, URL_FORMS, postgres_problem
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -56,29 +58,20 @@ def parse_url(text: str) -> SqliteUrl | sa.URL:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise SettingsError(
             f"SQLite {sqlite3.sqlite_version} is too old: a node needs {'.'.join(map(str, OLDEST_SQLITE))} or later",
-            hint="run a Python that comes with a later one, or use postgresql+psycopg://USER@HOST/NAME",
+            hint=f"run a Python that comes with a later one, or use {POSTGRES_FORM}",
         )
     return SqliteUrl(unquote(database), query)
 
 
 def _parse_other(text: str) -> sa.URL:
-    from sqlalchemy import exc
+    if text.startswith("sqlite://"):
+        raise SettingsError("a node's database must be a file, not memory", hint="write sqlite:///PATH")
+    if not text.startswith(POSTGRES_SCHEMES):
+        driver = re.match(r"([a-z+]+)://", text)
+        problem = f"unsupported database {driver[1]!r}" if driver else "the database URL cannot be read"
+        raise SettingsError(problem, hint=f"write {URL_FORMS}")
+    if found := postgres_problem(text):
+        raise SettingsError(f"the database URL {found.message}", hint=found.advice)
     from sqlalchemy.engine import make_url
 
-    try:
-        url = make_url(text)
-    except exc.ArgumentError:
-        raise SettingsError(
-            "the database URL cannot be read",
-            hint="write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
-        ) from None
-    if url.drivername in ("postgresql", "postgres"):
-        url = url.set(drivername="postgresql+psycopg")
-    if url.drivername == "sqlite":
-        raise SettingsError("a node's database must be a file, not memory", hint="write sqlite:///PATH")
-    if url.drivername != "postgresql+psycopg":
-        raise SettingsError(
-            f"unsupported database {url.drivername!r}",
-            hint="use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
-        )
-    return url
+    return make_url(text).set(drivername="postgresql+psycopg")

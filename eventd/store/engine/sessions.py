@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-KEEPALIVES: Mapping[str, Any] = {
+KEEPALIVES: dict[str, Any] = {
     # A silent server must be noticed in a bounded time.
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -28,15 +27,17 @@ The keepalives end an idle session; the timeout ends one whose answer is not rea
 """
 
 
+def connect_options(url: sa.URL) -> dict[str, Any]:
+    """Return the parameters of a URL for the driver, as the pool passes them.
+
+    The driver must not read the URL itself: its messages about it quote parts of the password.
+    """
+    return {**url.get_dialect()().create_connect_args(url)[1]}
+
+
 def open_session(url: sa.URL, name: str) -> Any:
     """Open a connection outside of the pool, named `name`; each statement is a transaction. Raises `psycopg.Error`."""
     import psycopg
 
-    return psycopg.connect(
-        url.set(drivername="postgresql").render_as_string(hide_password=False),
-        autocommit=True,
-        connect_timeout=5,
-        application_name=name,
-        options=SERVER_OPTIONS,
-        **KEEPALIVES,
-    )
+    own = {"autocommit": True, "connect_timeout": 5, "application_name": name, "options": SERVER_OPTIONS}
+    return psycopg.connect(**connect_options(url) | own | KEEPALIVES)

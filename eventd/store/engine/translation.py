@@ -64,6 +64,8 @@ FAULT_HINT = "this is an internal error: please report it"
 _OLD = "restore a backup, or run `routerd-eventd migrate` if its schema is older"
 _REACH = "check that the server runs and can be reached"
 _RIGHTS = "check that the folder exists, and that this user may read and write it and the file"
+_SSLMODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_PARAMETERS = "correct the parameters after the ? of the database's URL"
 # The first fragment that occurs in the driver's message decides.
 _MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
     ("malformed", DatabaseUnusable, "restore a backup"),
@@ -74,6 +76,15 @@ _MEANINGS: tuple[tuple[str, type[EventdError], str], ...] = (
     ('role "', DatabaseUnavailable, "create the role, or correct the database's URL"),
     ("does not exist", DatabaseUnusable, _OLD),
     ("authentication failed", DatabaseUnavailable, "correct the user or the password of the database's URL"),
+    ("invalid sslmode", DatabaseUnavailable, f"correct the sslmode of the database's URL: {', '.join(_SSLMODES)}"),
+    (
+        "does not support SSL",
+        DatabaseUnavailable,
+        "let the server use TLS, or correct the sslmode of the database's URL",
+    ),
+    ("invalid connection option", DatabaseUnavailable, _PARAMETERS),
+    ("connection is bad: invalid", DatabaseUnavailable, _PARAMETERS),
+    ("bad value for", DatabaseUnavailable, _PARAMETERS),
     ("full", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
     ("No space left", DatabaseUnavailable, "free some space; nothing that was acknowledged is lost"),
     ("disk I/O error", DatabaseUnavailable, "check the disk: it may be full, over a quota, or failing"),

@@ -17,6 +17,7 @@ from eventd.store.engine.database import Database
 from eventd.store.engine.sessions import open_session
 from eventd.store.engine.translation import translated
 from eventd.store.schema.migrations import upgrade
+from eventd.text.database_url import POSTGRES_FORM
 from eventd.text.user_info import without_password
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class ScratchDatabases:
         """
         parsed = parse_url(url)
         if isinstance(parsed, SqliteUrl):
-            raise SettingsError("not the URL of a Postgres server", hint="write postgresql://USER@HOST/NAME")
+            raise SettingsError("not the URL of a Postgres server", hint=f"write {POSTGRES_FORM}")
         assert TOKEN.fullmatch(token), token
         self._url: sa.URL = parsed
         self._purpose = purpose
@@ -133,11 +134,11 @@ class ScratchDatabases:
             self._close(session, name)
 
     def create(self, label: str) -> str:
-        """Create a copy of the template; return its URL as libpq reads it, with the password if there is one."""
+        """Create a copy of the template; return its URL, with the password if there is one."""
         name = self._name(label)
         with translated(self.label):
             self._session.execute(f"CREATE DATABASE {name} TEMPLATE {self._name(_TEMPLATE)}")
-        return self._url_of(name).replace("+psycopg", "", 1)
+        return self._url_of(name)
 
     def drop(self, label: str) -> None:
         """Drop a database, if it exists, and end its sessions."""

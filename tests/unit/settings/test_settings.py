@@ -180,9 +180,18 @@ def test_what_is_no_database_url_is_refused_and_not_repeated(url: str) -> None:
     assert problem.startswith("--database: is not a database URL")
 
 
-def test_a_password_in_the_query_of_a_url_is_refused() -> None:
-    (problem,) = problems_of({"database_url": "postgresql://h/db?user=me&password=geheim"})
-    assert "has its password in the query" in problem
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://h/db?user=me&password=geheim", "has its password in the query"),
+        ("postgresql://h/db?user=me&pass%77ord=geheim", "has its password in the query"),
+        ("postgresql://me:geheim", "has an invalid port"),
+        ("postgresql://me:a@geheim@h/db", "has more than one @"),
+    ],
+)
+def test_a_postgres_url_that_would_show_its_password_is_refused(url: str, message: str) -> None:
+    (problem,) = problems_of({"database_url": url})
+    assert problem.startswith(f"--database: {message}")
     assert "geheim" not in problem
 
 
@@ -329,7 +338,7 @@ def test_an_address_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "password", ["PGPAS/SECRET", "PGPAS@SECRET", "PGPAS?SECRET", "12/SECRET", "PGPAS SECRET", "@/:SECRET"]
+    "password", ["PGPAS/SECRET", "PGPAS%40SECRET", "PGPAS?SECRET", "12/SECRET", "PGPAS SECRET", "%40/:SECRET"]
 )
 def test_a_database_password_with_separators_is_not_shown(password: str) -> None:
     settings = load({}, {"EVENTD_DATABASE_URL": f"postgresql+psycopg://u:{password}@127.0.0.1:1/x"})

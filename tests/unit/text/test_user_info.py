@@ -14,6 +14,8 @@ from eventd.text.user_info import without_password, without_user_info
         ("https://u:p/q@r@h/x", "https://***@h/x"),
         ("https://h:80/x a@b", "https://h:80/x a@b"),
         ("https://h/x@y", "https://h/x@y"),
+        ("write postgresql://USER@HOST/NAME", "write postgresql://USER@HOST/NAME"),
+        ("https://USER@geheim@h", "https://***@h"),
     ],
 )
 def test_user_and_password_of_urls_are_masked(text: str, shown: str) -> None:

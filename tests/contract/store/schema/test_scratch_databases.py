@@ -92,7 +92,7 @@ def test_a_role_that_may_not_create_databases_is_told_what_it_needs(postgres_ser
 
 
 def test_a_server_that_is_not_there_is_an_error_without_the_password() -> None:
-    url = f"postgresql://somebody:{PASSWORD}@127.0.0.1:{free_port()}/postgres?password={PASSWORD}"
+    url = f"postgresql://somebody:{PASSWORD}@127.0.0.1:{free_port()}/postgres"
     with pytest.raises(DatabaseUnavailable) as caught:
         ScratchDatabases(url, PURPOSE, "01234567")
     assert PASSWORD not in f"{caught.value} {caught.value.hint}"

@@ -1,0 +1,56 @@
+"""Judges the URL of a database before a driver reads it, whose messages may quote parts of the password."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+POSTGRES_FORM: Final = "postgresql://USER@HOST/NAME"
+URL_FORMS: Final = f"sqlite:///PATH or {POSTGRES_FORM}"
+POSTGRES_SCHEMES: Final = ("postgresql+psycopg://", "postgresql://", "postgres://")
+_HIGHEST_PORT: Final = 65535
+_ADDRESS: Final = re.compile(r"(?P<host>\[[\w:.%]+\]|[\w.,-]*)(?::(?P<port>[^/?]*))?(?:[/?].*)?", re.DOTALL)
+"""What follows the user and the password. A name of the host with other signs may be a part of the password."""
+_SECRETS: Final = ("password", "secret")
+"""How the names of parameters with secrets end."""
+
+
+class UrlProblem(NamedTuple):
+    """What is wrong with a URL, as the end of a sentence that begins with its name, and what to write."""
+
+    message: str
+    advice: str
+
+
+def postgres_problem(url: str) -> UrlProblem | None:
+    """Return what is wrong with the URL of a Postgres database, quoting nothing of it; None if a driver may read it.
+
+    As for SQLAlchemy, the password ends at the first `@`, and may contain slashes and question marks.
+    """
+    rest = url.partition("://")[2]
+    user = re.match(r"[^:/]*(?::[^@]*)?@", rest)
+    address = rest[user.end() :] if user else rest
+    if "\0" in url or "%00" in url or not _is_text(url):
+        return UrlProblem("contains a character that is not text", "write it without U+0000, in UTF-8")
+    if user and "@" in address:
+        return UrlProblem("has more than one @", "write an @ in the user, the password or the name as %40")
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return UrlProblem("has an invalid host", f"write {POSTGRES_FORM}, and an IPv6 address in brackets")
+    port = found["port"]
+    if port and not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) <= _HIGHEST_PORT):
+        form = POSTGRES_FORM.replace("HOST", "HOST:PORT")
+        return UrlProblem("has an invalid port", f"write {form}, with a port from 1 to {_HIGHEST_PORT}")
+    names = (name.casefold() for name, _ in parse_qsl(address.partition("?")[2], keep_blank_values=True))
+    if any(name.endswith(_SECRETS) for name in names):
+        return UrlProblem("has its password in the query, which is shown in logs", "write it before the @")
+    return None
+
+
+def _is_text(url: str) -> bool:
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
