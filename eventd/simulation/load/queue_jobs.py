@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from eventd.simulation.load.step import LoadKind, LoadStep
+from eventd.simulation.load.step import KEY_MILLISECONDS, LoadKind, LoadStep
 from eventd.simulation.load.topic_list import list_topic
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
@@ -61,7 +61,7 @@ class QueueJobs(LoadKind):
 
     async def _write(self, world: SimulatedWorld, client: ApiClient, step: LoadStep) -> None:
         numbers = range(step.data["first"], step.data["first"] + step.data["count"])
-        config = {"type": "queue", "durability": "fsync", "idempotency_window_ms": 86_400_000}
+        config = {"type": "queue", "durability": "fsync", "idempotency_window_ms": KEY_MILLISECONDS}
         config |= {"dead_letter": DEAD_LETTERS, "max_deliveries": DELIVERIES, "leases_durable": step.data["durable"]}
         question = {"records": [{"data": {"number": number}} for number in numbers], "config": config}
         question["idempotency_key"] = f"jobs {step.data['first']}"

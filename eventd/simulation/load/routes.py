@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from eventd.simulation.load.step import LANE, UNIT, LoadKind, LoadStep
+from eventd.simulation.load.step import KEY_MILLISECONDS, LANE, UNIT, LoadKind, LoadStep
 from eventd.simulation.load.topic_list import list_topic
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
@@ -106,7 +106,8 @@ async def _list(world: SimulatedWorld, client: ApiClient) -> bool:
 async def _set_up(world: SimulatedWorld, client: ApiClient, classes: dict[str, str]) -> None:
     """Create the topics, each with its class of durability, and then the routers; nothing is written before."""
     for topic, durability in classes.items():
-        await _insist(world, client, ROUTE_TOPIC, f"/v0/topics/{topic}", {"durability": durability})
+        config = {"durability": durability, "idempotency_window_ms": KEY_MILLISECONDS}
+        await _insist(world, client, ROUTE_TOPIC, f"/v0/topics/{topic}", config)
     for name, router in ROUTERS.items():
         await _insist(world, client, ROUTER, f"/v0/routers/{name}", router, f"route {_SETUP}")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from eventd.simulation.load.step import UNIT, LoadKind, LoadStep
+from eventd.simulation.load.step import KEY_MILLISECONDS, UNIT, LoadKind, LoadStep
 from eventd.simulation.world.journal import Asked
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
@@ -23,7 +23,7 @@ PUBLISH: Final = "publish"
 PUBLISHED: Final = "published"
 """The topic that is published to and followed."""
 _BEGIN: Final = (0, None)
-_CONFIG: Final = {"durability": "fsync", "idempotency_window_ms": 86_400_000}
+_CONFIG: Final = {"durability": "fsync", "idempotency_window_ms": KEY_MILLISECONDS}
 _CONNECT_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 10.0
 _PAUSE: Final = 0.3

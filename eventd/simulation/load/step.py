@@ -15,6 +15,8 @@ LANE: Final = "lane"
 """The member of a step's data that names who does it: the steps of one lane follow each other."""
 UNIT: Final = "unit"
 """The member that names what has to be acknowledged by the answer to the step; each has a name of its own."""
+KEY_MILLISECONDS: Final = 86_400_000
+"""How long topics remember a key: longer than any wall time is wrong, which is all that a node knows over a restart."""
 
 
 @dataclass(frozen=True, slots=True)

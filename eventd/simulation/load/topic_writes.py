@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from eventd.simulation.load.step import LoadKind, LoadStep
+from eventd.simulation.load.step import KEY_MILLISECONDS, LoadKind, LoadStep
 from eventd.simulation.load.topic_list import list_topic
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
@@ -14,8 +14,6 @@ from eventd.simulation.world.world import SimulatedWorld
 
 CLASSES: Final = ("fsync", "disk", "memory")
 """The classes of durability that a topic may have here."""
-KEY_MILLISECONDS: Final = 86_400_000
-"""How long a key is remembered: longer than any wall time is wrong."""
 _SIZES: Final = ((1, 1), (2, 5), (6, 40))
 _PAUSES: Final = (0.2, 0.4, 0.8, 1.6, 3.2)
 _BURST: Final = 0.01

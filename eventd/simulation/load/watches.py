@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventd.simulation.load.step import LANE, UNIT, LoadKind, LoadStep
+from eventd.simulation.load.step import KEY_MILLISECONDS, LANE, UNIT, LoadKind, LoadStep
 from eventd.simulation.world.event_stream import SentEvent, open_stream
 from eventd.simulation.world.journal import Asked
 from eventd.simulation.world.requests import ApiClient
@@ -43,7 +43,7 @@ _TRIES: Final = (4, 8)
 _PAUSE: Final = 0.4
 _CONNECT_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 10.0
-_CONFIG: Final = {"durability": "fsync", "idempotency_window_ms": 86_400_000}
+_CONFIG: Final = {"durability": "fsync", "idempotency_window_ms": KEY_MILLISECONDS}
 _SMALL_BUFFER: Final = 4 << 10
 _LARGE_BUFFER: Final = 256 << 10
 
