@@ -16,7 +16,7 @@ from eventd.log.core.id_conflicts import UNKNOWN, read_conflicts
 from eventd.log.core.topic_row import TopicRow, read_topic
 from eventd.log.cursors.holding import DISABLED_BY
 from eventd.log.history.trees import all_tile_bytes
-from eventd.log.retention.waiting import read_retention_wait
+from eventd.log.retention.waiting import RetentionWaits
 from eventd.log.witnesses.cosignatures import read_witness_ages
 from eventd.log.witnesses.waiting import count_waiting
 from eventd.node.attempt import attempt
@@ -48,10 +48,11 @@ class _MeasuredGroups:
 class Gauges:
     """Measures values that also change by themselves or by other processes, and sets their gauges."""
 
-    def __init__(self, log: EventLog, metrics: Metrics, settings: Settings) -> None:
+    def __init__(self, log: EventLog, metrics: Metrics, settings: Settings, waits: RetentionWaits) -> None:
         self._log = log
         self._metrics = metrics
         self._surface = settings if settings.routemaster_listen is not None else None
+        self._waits = waits
         self._measured = _MeasuredGroups()
 
     async def run_for_ever(self, groups: Callable[[], Iterable[GroupConfig]]) -> None:
@@ -74,7 +75,7 @@ class Gauges:
             now = self._log.clock.now()
             topic, links = await self._log.database.read(_read_links, group, now)
             self._metrics.topic(group.name, records=topic.next_seq - 1 - topic.evicted_seq, size=topic.bytes)
-            wait = await self._log.database.read(read_retention_wait, topic.id, limits_of(group.retention), now)
+            wait = await self._log.database.read(self._waits.read, topic, limits_of(group.retention), now)
             self._metrics.retention_waiting(group.name, wait.by_reason())
             self._metrics.id_conflicts(group.name, await self._count_conflicts(group, topic.id))
             seen.topics.add(group.name)

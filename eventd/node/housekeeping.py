@@ -11,6 +11,7 @@ from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import lock_head
 from eventd.log.core.id_merges import merge_ids
 from eventd.log.cursors.dead_letters import recount_dead_letters
+from eventd.log.retention.waiting import RetentionWaits
 from eventd.log.topics.limits import clear_ephemeral
 from eventd.node.attempt import attempt
 from eventd.node.gauges import Gauges
@@ -39,7 +40,8 @@ class Housekeeping:
         self._log = log
         self._settings = settings
         self._retention = Retention(log, settings, metrics)
-        self._gauges = Gauges(log, metrics, settings)
+        self.retention_waits = RetentionWaits()
+        self._gauges = Gauges(log, metrics, settings, self.retention_waits)
         self.refusals = RefusalCounter(log.clock)
 
     async def begin(self) -> None:

@@ -350,6 +350,7 @@ class Node:
             limits=Limits.of(self.settings),
             ask_worker=None if self._share.is_whole else self._workers.ask_worker_of,
             spawn=self.supervisor.spawn,
+            retention_waits=self._housekeeping.retention_waits,
         )
 
     async def _serve_routemaster(self, limits: ConcurrencyLimits) -> None:

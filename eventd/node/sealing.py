@@ -16,7 +16,7 @@ from eventd.groups.retention import limits_of
 from eventd.log.history.open_tree import TreeOwner, close_tree, open_tree
 from eventd.log.history.seal import hash_new, store_checkpoint
 from eventd.log.history.trees import Tree, find_open_tree, find_unvouched
-from eventd.log.retention.waiting import count_unsealed_over
+from eventd.log.retention.waiting import is_sealing_awaited
 from eventd.runtime.clock import SECOND, cpu_seconds
 from eventd.store.engine.database import Connection
 from eventd.witnessing.group_witness import GroupWitness
@@ -186,7 +186,7 @@ class Sealer:
         keep = self._witness.config().retention
         if not keep.is_bounded:
             return False
-        return await self._log.database.read(count_unsealed_over, self._topic_id, limits_of(keep), now) > 0
+        return await self._log.database.read(is_sealing_awaited, self._topic_id, limits_of(keep), now)
 
     def _timed(
         self, conn: Connection, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from eventd.dynamic.effective import Following
     from eventd.egress.callbacks.tester import CallbackTestResult
     from eventd.log.core.eventlog import EventLog
+    from eventd.log.retention.waiting import RetentionWaits
     from eventd.net.address_rules import AddressRules
     from eventd.net.local_socket import SocketProblem
     from eventd.observe.metrics import Metrics
@@ -127,6 +128,7 @@ class Services:
     whether the client is still connected, and the node does not stop. `limits` are those of the
     settings; None: the defaults. `ask_worker` asks the worker that serves a group, see `WorkerPeers.ask_worker_of`;
     None where there is only one process. `spawn` starts work that outlives the request; a command has none.
+    `retention_waits` are shared by all of a running node's process that ask for them; a command has none.
     """
 
     log: EventLog
@@ -155,6 +157,7 @@ class Services:
     limits: Limits | None = None
     ask_worker: AskWorker | None = None
     spawn: SpawnTask | None = None
+    retention_waits: RetentionWaits | None = None
 
     @property
     def effective(self) -> Following:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from eventd.log.core.blocks import COLUMNS, OUTLINE, Block, unpack, unpack_readable
 from eventd.log.core.values import Record
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import fetch, fetch_in
+from eventd.store.engine.statements import fetch, fetch_in, indexed_by
 
 FIRST_BLOCKS = 2
 """How many blocks the first read of a scan gets: a reader that has caught up needs one."""
@@ -19,7 +19,6 @@ BYTES_PER_READ = 1 << 20
 POSITIONS_PER_STATEMENT = 250
 """Positions looked up in one statement."""
 
-_OWN = {False: "", True: " AND own = 1"}
 _START = "{key} >= coalesce((SELECT max({key}) FROM blocks WHERE topic_id = ? AND {key} <= ?), 0)"
 
 
@@ -28,7 +27,7 @@ def scan(conn: Connection, topic_id: int, after: int, until: int, *, own: bool =
 
     With `own`, only those whose records entered the log at this node.
     """
-    for block in _read(conn, "position", topic_id, after, until, _OWN[own]):
+    for block in _read(conn, "position", topic_id, after, until, own=own):
         part = block.within(after, until)
         if part is not None:
             yield part
@@ -36,21 +35,27 @@ def scan(conn: Connection, topic_id: int, after: int, until: int, *, own: bool =
 
 def scan_seqs(conn: Connection, topic_id: int, after: int, until: int) -> Iterator[Block]:
     """Yield the blocks of a topic that contain seqs in `(after, until]`, in order and whole."""
-    for block in _read(conn, "seq", topic_id, after, until, ""):
+    for block in _read(conn, "seq", topic_id, after, until):
         if block.seq + block.records > after + 1:
             yield block
 
 
-def _read(conn: Connection, key: str, topic_id: int, after: int, until: int, which: str) -> Iterator[Block]:
+def _source(conn: Connection, *, own: bool) -> tuple[str, str]:
+    """Return the table of blocks as SQL, and the condition for those whose records entered the log at this node."""
+    return (f"blocks{indexed_by(conn, 'blocks_own')}", " AND own = 1") if own else ("blocks", "")
+
+
+def _read(conn: Connection, key: str, topic_id: int, after: int, until: int, *, own: bool = False) -> Iterator[Block]:
     """Yield the blocks, uncut, from the one that contains `after + 1` or precedes it to the one that contains `until`.
 
-    Both are positions or seqs, by `key`. `which` is a further condition.
+    Both are positions or seqs, by `key`.
     """
     place = Block._fields.index(key)
+    table, which = _source(conn, own=own)
     condition = f"topic_id = ? AND {{}} AND {key} <= ?{which} ORDER BY {key} LIMIT ?"
     first = fetch(
         conn,
-        f"SELECT {COLUMNS} FROM blocks WHERE {condition.format(_START.format(key=key))}",
+        f"SELECT {COLUMNS} FROM {table} WHERE {condition.format(_START.format(key=key))}",
         (topic_id, topic_id, after + 1, until, FIRST_BLOCKS),
     )
     yield from map(Block._make, first)
@@ -59,10 +64,10 @@ def _read(conn: Connection, key: str, topic_id: int, after: int, until: int, whi
     sql, portion = condition.format(f"{key} >= ?"), FIRST_BLOCKS
     while full:
         portion = min(BLOCKS_PER_READ, 4 * portion)
-        sizes = fetch(conn, f"SELECT {key}, bytes FROM blocks WHERE {sql}", (topic_id, at, until, portion))
+        sizes = fetch(conn, f"SELECT {key}, bytes FROM {table} WHERE {sql}", (topic_id, at, until, portion))
         count = _affordable([size for _, size in sizes])
         yield from map(
-            Block._make, fetch(conn, f"SELECT {COLUMNS} FROM blocks WHERE {sql}", (topic_id, at, until, count))
+            Block._make, fetch(conn, f"SELECT {COLUMNS} FROM {table} WHERE {sql}", (topic_id, at, until, count))
         )
         full = count < len(sizes) or len(sizes) == portion
         at = sizes[count - 1][0] + 1 if sizes else at
@@ -89,8 +94,9 @@ def outlines(
 
     With `own`, only those whose records entered the log at this node. At most `portion` are read at once.
     """
-    condition = f"topic_id = ? AND {{}} AND position <= ?{_OWN[own]} ORDER BY position LIMIT ?"
-    sql = f"SELECT {OUTLINE} FROM blocks WHERE {condition}"
+    table, which = _source(conn, own=own)
+    condition = f"topic_id = ? AND {{}} AND position <= ?{which} ORDER BY position LIMIT ?"
+    sql = f"SELECT {OUTLINE} FROM {table} WHERE {condition}"
     rows = fetch(conn, sql.format(_START.format(key="position")), (topic_id, topic_id, after + 1, until, portion))
     while rows:
         yield from (block for block in map(Block._make, rows) if block.last > after)

@@ -2,5 +2,5 @@
 
 The retention of topics of records, by their caps and their time to live, is in `eventd.log.topics.limits`.
 
-May import: log.core, log.cursors, log.history, store.engine, store.ids, store.rows.
+May import: log.core, log.cursors, log.history, runtime, store.engine, store.ids, store.rows.
 """

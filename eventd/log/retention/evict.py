@@ -83,7 +83,7 @@ def evict(
     # is due.
     window = (topic.evicted_seq, min(topic.head_seq, topic.evicted_seq + chunk + 1))
     expired = _by_age(conn, topic_id, window, limits, now)
-    target = min(window[1], max(_by_count(topic, limits), expired))
+    target = min(window[1], max(last_by_count(topic, limits), expired))
     if target <= topic.evicted_seq:
         return Eviction(0, topic.evicted_seq, more=False)
     tree = None if topic_deleted else find_open_tree(conn, topic_id)
@@ -100,12 +100,6 @@ def evict(
     return Eviction(records, upto, more=target > upto and not going.held, work=work)
 
 
-def last_over_limits(conn: Connection, topic: TopicRow, limits: EvictionLimits, now: int) -> int:
-    """Return the last seq of a topic that is over the limits; that of the last evicted record or less if none is."""
-    window = (topic.evicted_seq, topic.head_seq)
-    return min(topic.head_seq, max(_by_count(topic, limits), _by_age(conn, topic.id, window, limits, now)))
-
-
 def read_passed(conn: Connection, topic_id: int) -> int | None:
     """Return the lowest position of the cursors of peers and repairs; None if there are none."""
     oldest_cursor_sql = "SELECT min(position) FROM cursors WHERE topic_id = ? AND kind IN ('peer', 'repair')"
@@ -117,7 +111,8 @@ Window = tuple[int, int]
 """The seqs that one step may read: `(after, upto]`."""
 
 
-def _by_count(topic: TopicRow, limits: EvictionLimits) -> int:
+def last_by_count(topic: TopicRow, limits: EvictionLimits) -> int:
+    """Return the last seq of a topic that is over the limit of records; 0 or less if none is."""
     return 0 if limits.max_records is None else topic.head_seq - limits.max_records
 
 

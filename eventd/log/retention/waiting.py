@@ -1,4 +1,7 @@
-"""What retention waits for: how many events are over the limits of a group, and still kept for a reader or a seal."""
+"""What retention waits for: how many events are over the limits of a group, and still kept for a reader or a seal.
+
+However long the log is, and however many of its events are over the limits, each answer reads a few rows.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ from typing import Final, NamedTuple
 
 from eventd.log.core.head import read_head
 from eventd.log.core.scan import outlines
-from eventd.log.core.topic_row import read_topic_by_id
+from eventd.log.core.topic_row import TopicRow, read_topic_by_id
 from eventd.log.cursors.holding import read_held_position
 from eventd.log.history.trees import find_open_tree
-from eventd.log.retention.evict import EvictionLimits, last_over_limits, read_passed
+from eventd.log.retention.evict import EvictionLimits, last_by_count, read_passed
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import fetch
+from eventd.store.engine.statements import fetch, indexed_by
 
 PEERS: Final = "peers"
 CALLBACKS: Final = "callbacks"
@@ -33,56 +37,112 @@ class RetentionWait(NamedTuple):
         """Return the numbers by what retention waits for."""
         return {PEERS: self.peers, CALLBACKS: self.callbacks, SEALING: self.sealing}
 
+    def waiting(self) -> dict[str, int]:
+        """Return the numbers that are not 0, by what retention waits for."""
+        return {reason: events for reason, events in self.by_reason().items() if events}
 
-def read_retention_wait(conn: Connection, topic_id: int, limits: EvictionLimits, now: int) -> RetentionWait:
+
+class RetentionWaits:
+    """What the retention of groups waits for, shared by all of a process that ask for it.
+
+    An answer is given again for a second, until the topic is evicted from or has other limits.
+    """
+
+    def __init__(self) -> None:
+        self._since = 0
+        self._answers: dict[tuple[int, int, EvictionLimits], RetentionWait] = {}
+
+    def read(self, conn: Connection, topic: TopicRow, limits: EvictionLimits, now: int) -> RetentionWait:
+        """Return what the retention of a group's topic waits for; see `read_retention_wait`."""
+        if not self._since <= now < self._since + SECOND:
+            self._since, self._answers = now, {}
+        question = topic.id, topic.evicted_seq, limits
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._answers[question] = read_retention_wait(conn, topic, limits, now)
+        return answer
+
+
+def read_retention_wait(conn: Connection, topic: TopicRow, limits: EvictionLimits, now: int) -> RetentionWait:
     """Return what the retention of a group's topic waits for. It reads no bodies."""
-    over = _OverLimits(conn, topic_id, limits, now)
-    if not over.any:
+    last = _last_over_limits(conn, topic, limits, now)
+    if last <= topic.evicted_seq:
         return RetentionWait()
-    peers = over.beyond(read_passed(conn, topic_id), own=True) if limits.keep_undelivered else 0
-    return RetentionWait(peers, over.beyond(read_held_position(conn, topic_id, now)), over.unsealed())
+    peers = _count_beyond(conn, topic, last, read_passed(conn, topic.id), own=True) if limits.keep_undelivered else 0
+    callbacks = _count_beyond(conn, topic, last, read_held_position(conn, topic.id, now))
+    unsealed = _find_unsealed(conn, topic.id)
+    sealing = 0 if unsealed is None else max(0, last - unsealed.seq + 1)
+    return RetentionWait(peers, callbacks, sealing)
 
 
-def count_unsealed_over(conn: Connection, topic_id: int, limits: EvictionLimits, now: int) -> int:
-    """Return how many events over the limits of a group's topic have a leaf, but no checkpoint yet, at most."""
-    over = _OverLimits(conn, topic_id, limits, now)
-    return over.unsealed() if over.any else 0
+def is_sealing_awaited(conn: Connection, topic_id: int, limits: EvictionLimits, now: int) -> bool:
+    """Return whether events of a group's topic over the limits have a leaf, but no checkpoint yet."""
+    unsealed = _find_unsealed(conn, topic_id)
+    if unsealed is None:
+        return False
+    too_old = limits.max_age is not None and unsealed.recorded_at < now - limits.max_age
+    return too_old or unsealed.seq <= last_by_count(read_topic_by_id(conn, topic_id), limits)
 
 
-class _OverLimits:
-    """The events of a topic that are over the limits, which end with a seq."""
+_BLOCK_AFTER: Final = (
+    "SELECT seq, recorded_at FROM blocks WHERE topic_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT 1"
+)
+"""The first block of a topic that begins between two seqs."""
 
-    def __init__(self, conn: Connection, topic_id: int, limits: EvictionLimits, now: int) -> None:
-        self._conn = conn
-        self._topic_id = topic_id
-        topic = read_topic_by_id(conn, topic_id)
-        self._last = last_over_limits(conn, topic, limits, now)
-        self.any = self._last > topic.evicted_seq
 
-    def unsealed(self) -> int:
-        """Return how many events there are from the first one on that has a leaf in the open tree, but no checkpoint.
+def _last_over_limits(conn: Connection, topic: TopicRow, limits: EvictionLimits, now: int) -> int:
+    """Return the last seq of a topic that is over the limits; that of the last evicted record or less if none is."""
+    expired = 0 if limits.max_age is None else _last_before(conn, topic, now - limits.max_age)
+    return min(topic.head_seq, max(last_by_count(topic, limits), expired))
 
-        Whole blocks are sealed.
-        """
-        tree = find_open_tree(self._conn, self._topic_id)
-        if tree is None:
-            return 0
-        first_sql = (
-            "SELECT seq FROM blocks WHERE topic_id = ? AND position > ? AND seq <= ? AND own = 1 AND tree = ?"
-            " ORDER BY position LIMIT 1"
-        )
-        found = fetch(self._conn, first_sql, (self._topic_id, tree.position, self._last, tree.id))
-        return self._last - int(found[0][0]) + 1 if found else 0
 
-    def beyond(self, position: int | None, *, own: bool = False) -> int:
-        """Return how many events there are from the first one after a position on; 0 for None.
+def _last_before(conn: Connection, topic: TopicRow, time: int) -> int:
+    """Return the last seq of a topic's oldest records that were recorded before a time; the floor if none was.
 
-        With `own`, from the first one that entered the log here.
-        """
-        if position is None:
-            return 0
-        last = read_head(self._conn).last
-        block = next(outlines(self._conn, self._topic_id, position, last, own=own, portion=2), None)
-        if block is None:
-            return 0
-        return max(0, self._last - block.seq - max(0, position + 1 - block.position) + 1)
+    By bisection: records are recorded in the order of their seqs, unless the clock was set back meanwhile.
+    """
+    low, high, kept = topic.evicted_seq, topic.head_seq, topic.head_seq + 1
+    middle = low  # in most cases the oldest record is recent enough
+    while low < high:
+        found = fetch(conn, _BLOCK_AFTER, (topic.id, middle, high))
+        if found and found[0][1] < time:
+            low = int(found[0][0])
+        else:
+            kept, high = int(found[0][0]) if found else kept, middle
+        middle = (low + high) // 2
+    return kept - 1
+
+
+class _Unsealed(NamedTuple):
+    """The first record of a topic that has a leaf in its open tree, but no checkpoint yet."""
+
+    seq: int
+    recorded_at: int
+
+
+_FIRST_UNSEALED: Final = (
+    "SELECT seq, recorded_at, tree FROM blocks{} WHERE topic_id = ? AND position > ? AND own = 1"
+    " ORDER BY position LIMIT 1"
+)
+"""The first block after the last checkpoint. All own blocks there are of the open tree; whole blocks are sealed."""
+
+
+def _find_unsealed(conn: Connection, topic_id: int) -> _Unsealed | None:
+    tree = find_open_tree(conn, topic_id)
+    if tree is None:
+        return None
+    found = fetch(conn, _FIRST_UNSEALED.format(indexed_by(conn, "blocks_own")), (topic_id, tree.position))
+    return _Unsealed(*found[0][:2]) if found and found[0][2] == tree.id else None
+
+
+def _count_beyond(conn: Connection, topic: TopicRow, last: int, position: int | None, *, own: bool = False) -> int:
+    """Return how many events up to the seq `last` there are from the first one after a position on; 0 for None.
+
+    With `own`, from the first one that entered the log here.
+    """
+    if position is None:
+        return 0
+    block = next(outlines(conn, topic.id, position, read_head(conn).last, own=own, portion=2), None)
+    if block is None:
+        return 0
+    return max(0, last - block.seq - max(0, position + 1 - block.position) + 1)

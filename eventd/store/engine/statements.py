@@ -117,6 +117,14 @@ _NUMBERED = {
 }
 
 
+def indexed_by(conn: Connection, index: str) -> str:
+    """Return the words after a table's name that make SQLite use an index; empty for Postgres, which needs none.
+
+    SQLite keeps no statistics here: of two indexes on the same columns, it takes any.
+    """
+    return f" INDEXED BY {index}" if _is_sqlite(conn) else ""
+
+
 def listed_texts(conn: Connection, column: str) -> str:
     """Return SQL for a FROM, after the table of `column`: it adds a row for each text in its JSON list, as `value`."""
     return _LISTED[conn.dialect].format(column=column)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,7 +12,7 @@ from eventd.groups.retention import limits_of
 from eventd.log.core.head import lock_head, read_head
 from eventd.log.core.topic_row import TopicRow, ensure_topic, read_group_topics
 from eventd.log.cursors.cursors import LinkState, read_shown_states
-from eventd.log.retention.waiting import read_retention_wait
+from eventd.log.retention.waiting import RetentionWaits
 from eventd.resources.group_configuration import GroupConfig, effective, topic_of
 from eventd.resources.kinds.registry import EVENT_GROUP
 from eventd.store.engine.database import Connection, Database
@@ -95,40 +94,44 @@ class ShowStatus(Params):
 async def show_status(services: Services, params: ShowStatus) -> dict[str, Any]:
     known = _declared.get(services.database, _NOTHING)
     now = services.clock.now()
-    status, present = await services.database.read(_read_status, known, services.sees, now)
+    status, present = await services.database.read(_read_status, services, known, now)
     if present is not known:
         _declared[services.database] = present
     return status
 
 
 def _read_status(
-    conn: Connection, known: AppliedState, sees: Callable[[str], bool], now: int
+    conn: Connection, services: Services, known: AppliedState, now: int
 ) -> tuple[dict[str, Any], AppliedState]:
-    """Return the status of all groups that the caller `sees`, as JSON, and the applied state: `known` if that is
+    """Return the status of all groups that the caller sees, as JSON, and the applied state: `known` if that is
     current, else as read now."""
     head = read_head(conn)
     topics = {topic.name: topic for topic in read_group_topics(conn)}
     links = read_shown_states(conn, "peer")
     known = known if known.version == head.registry_version else _read_declared(conn)
     groups = known.groups
+
+    def status_of(name: str) -> dict[str, Any]:
+        group, topic = groups[name], topics.get(topic_of(name))
+        return _group(group, topic, links) | {"retentionWaits": read_waits(conn, services, group, topic, now)}
+
     status = {
         "epoch": head.epoch,
         "incarnation": head.incarnation,
         "position": head.last,
-        "groups": [
-            _group(groups[name], topic, links) | {"retentionWaits": _read_waits(conn, groups[name], topic, now)}
-            for name, topic in ((name, topics.get(topic_of(name))) for name in sorted(filter(sees, groups)))
-        ],
+        "groups": [status_of(name) for name in sorted(filter(services.sees, groups))],
     }
     return status, known
 
 
-def _read_waits(conn: Connection, group: GroupConfig, topic: TopicRow | None, now: int) -> dict[str, int]:
+def read_waits(
+    conn: Connection, services: Services, group: GroupConfig, topic: TopicRow | None, now: int
+) -> dict[str, int]:
     """Return how many events over the limits the group's retention keeps, by what it waits for; none without any."""
     if topic is None or not group.retention.is_bounded:
         return {}
-    found = read_retention_wait(conn, topic.id, limits_of(group.retention), now).by_reason()
-    return {reason: events for reason, events in found.items() if events}
+    waits = services.retention_waits or RetentionWaits()
+    return waits.read(conn, topic, limits_of(group.retention), now).waiting()
 
 
 def _group(group: GroupConfig, topic: TopicRow | None, links: dict[str, LinkState]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from eventd.log.core.blocks import Block
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import renew_epoch
 from eventd.log.core.scan import scan
+from eventd.log.core.topic_row import read_topic_by_id
 from eventd.log.cursors.cursors import create_cursor
 from eventd.log.history import seal
 from eventd.log.history.open_tree import close_tree, open_tree
@@ -29,7 +30,7 @@ from eventd.log.history.trees import (
     tile_reader,
 )
 from eventd.log.retention.evict import EvictionLimits, evict
-from eventd.log.retention.waiting import RetentionWait, read_retention_wait
+from eventd.log.retention.waiting import RetentionWait, RetentionWaits, is_sealing_awaited
 from eventd.log.topics.deleted_topics import clear_deleted, delete_topic
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
@@ -381,12 +382,18 @@ async def test_retention_keeps_what_has_no_checkpoint(log: EventLog) -> None:
     assert (await log.database.write(evict, topic, nothing, now=NOW)).upto_seq == 3
 
 
+def read_wait(conn: Connection, topic: int, limits: EvictionLimits, now: int) -> RetentionWait:
+    return RetentionWaits().read(conn, read_topic_by_id(conn, topic), limits, now)
+
+
 async def test_what_retention_waits_for_is_shown_by_reason(log: EventLog) -> None:
     topic, _ = await start(log)
     limits = EvictionLimits(max_records=1)
 
     async def waits(limits: EvictionLimits = limits, now: int = NOW) -> RetentionWait:
-        return await log.database.read(read_retention_wait, topic, limits, now)
+        wait = await log.database.read(read_wait, topic, limits, now)
+        assert await log.database.read(is_sealing_awaited, topic, limits, now) == (wait.sealing > 0)
+        return wait
 
     await emit(log, topic, "a", "b")
     await log.append(topic, [draft("of-another-node", node="p", path="p")])
