@@ -1,4 +1,4 @@
 """routerd-eventd simulate: whole nodes on virtual time, with faults.
 
-May import: cli.terminal, runtime, settings, simulation, simulation.faults, store.schema, text.
+May import: cli.program, cli.terminal, runtime, settings, simulation, simulation.faults, store.schema, text.
 """

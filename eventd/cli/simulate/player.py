@@ -6,6 +6,7 @@ the password to every user of the machine.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,15 +21,28 @@ def main(folder: Path, *, on_postgres: bool) -> None:
     from eventd.cli.simulate.postgres import ServerAccess
     from eventd.simulation.campaign import play_seeds, result_to_json
 
-    server = msgspec.json.decode(sys.stdin.readline(), type=ServerAccess).open() if on_postgres else None
-    for result in play_seeds(_seeds(), folder, server):
-        sys.stdout.buffer.write(result_to_json(result) + b"\n")
-        sys.stdout.buffer.flush()
+    access = sys.stdin.readline() if on_postgres else ""
+    if on_postgres and not access:
+        return
+    server = msgspec.json.decode(access, type=ServerAccess).open() if access else None
+    try:
+        for result in play_seeds(_seeds(), folder, server):
+            sys.stdout.buffer.write(result_to_json(result) + b"\n")
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:  # the process that gives the seeds was killed
+        _discard_output()
 
 
 def _seeds() -> Iterator[int]:
     while line := sys.stdin.readline():
         yield int(line)
+
+
+def _discard_output() -> None:
+    """Let what is still in the buffer go nowhere, without an error when this process ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 if __name__ == "__main__":

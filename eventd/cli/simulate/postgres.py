@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from eventd.cli.program.stopping import StopFlag
 from eventd.errors import EventdError
 from eventd.runtime.chance import SYSTEM
 from eventd.text.plural import counted
@@ -65,10 +66,15 @@ def databases_on(url: str) -> Iterator[CampaignServer]:
 
 
 def _drop(databases: ScratchDatabases) -> None:
+    """Drop all databases; the first Ctrl-C meanwhile changes nothing: it may be an impatient second one."""
     try:
-        databases.drop_all()
+        with StopFlag():
+            databases.drop_all()
     except EventdError as error:
         _say(f"databases {databases.left()} may be left: {error.message}")
+    except KeyboardInterrupt:
+        _say(f"databases {databases.left()} may be left: interrupted")
+        raise
 
 
 def _say(line: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from typing import IO, Final, cast
 
 import msgspec
 
+from eventd.cli.program.stopping import StopFlag
 from eventd.cli.simulate.postgres import ServerAccess
 from eventd.errors import EventdError
 from eventd.settings.environment import unseeded_environment
@@ -75,7 +77,8 @@ def play_in_processes(
         stack.callback(_end, players)
         selector = stack.enter_context(selectors.DefaultSelector())
         for _ in range(min(jobs, len(seeds))):
-            players.append(_start(folder, server))
+            with uninterrupted():  # otherwise Ctrl-C could leave one that is not ended
+                players.append(_start(folder, server))
             selector.register(cast("IO[bytes]", players[-1].process.stdout), selectors.EVENT_READ, players[-1])
         for player in players * AHEAD:
             player.give(next(left, None))
@@ -100,8 +103,23 @@ def _start(folder: str, server: ServerAccess | None) -> _Player:
     return player
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C until the block ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _end(players: list[_Player]) -> None:
-    """End the processes, also in the middle of a run."""
+    """End the processes, also in the middle of a run, and at a second Ctrl-C: they use what is removed next."""
+    with StopFlag():
+        _end_all(players)
+
+
+def _end_all(players: list[_Player]) -> None:
     for player in players:
         player.process.terminate()  # does nothing to one that has ended
     for player in players:

@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from eventd.cli.simulate.postgres import CampaignServer, databases_on
-from eventd.cli.simulate.processes import play_in_processes
+from eventd.cli.simulate.processes import play_in_processes, uninterrupted
 from eventd.cli.terminal.output import Format, Output
 from eventd.errors import CheckFailed, EventdError, Invalid
 from eventd.settings.environment import scratch_folder, unseeded_environment
@@ -74,7 +74,7 @@ def _add_results(
     try:
         with closing(_results(seeds, jobs, server)) as results:
             for result in results:
-                with _uninterrupted():
+                with uninterrupted():
                     report.add(result)
                     sums[str(result.seed)] = f"{result.sum:08x}"
                     for line in failure_lines(result, " --postgres URL" if server else ""):
@@ -82,16 +82,6 @@ def _add_results(
     except KeyboardInterrupt as interrupt:
         return interrupt
     return None
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C until the block ends."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _interrupted(found: CampaignResult, file: Path | None) -> str:

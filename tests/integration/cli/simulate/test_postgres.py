@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import nullcontext
 
 import pytest
 
@@ -59,6 +60,32 @@ def test_databases_that_cannot_be_dropped_are_named(
         monkeypatch.setattr(ScratchDatabases, "drop_all", fail)
         drop_all()
     assert f"databases {PURPOSE}_{made.access.token}_* may be left: the server is gone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_first_signal_while_databases_are_dropped_is_held_back_and_a_second_one_names_them(
+    signals: int,
+    url: str,
+    postgres_server: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    drop_all = ScratchDatabases.drop_all
+
+    def drop_signalled(self: ScratchDatabases) -> None:
+        for _ in range(signals):
+            signal.raise_signal(signal.SIGINT)
+        drop_all(self)
+
+    monkeypatch.setattr(ScratchDatabases, "drop_all", drop_signalled)
+    with pytest.raises(KeyboardInterrupt) if signals > 1 else nullcontext(), databases_on(url) as made:
+        pass
+    told = f"databases {PURPOSE}_{made.access.token}_* may be left: interrupted"
+    assert (told in capsys.readouterr().err) == (signals > 1)
+    assert count_databases(postgres_server, url, made.access.token) == (signals > 1)
+    monkeypatch.undo()
+    with postgres_server.connect(url, autocommit=True) as session:
+        session.execute(f"DROP DATABASE IF EXISTS {PURPOSE}_{made.access.token}_template")
 
 
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

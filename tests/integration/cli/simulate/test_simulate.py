@@ -261,6 +261,24 @@ def test_a_process_that_plays_seeds_leaves_ctrl_c_to_the_one_that_has_started_it
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize("on_postgres", [False, True], ids=["file", "postgres"])
+def test_a_process_that_plays_seeds_ends_quietly_if_the_one_that_has_started_it_was_killed(
+    on_postgres: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    read, write = os.pipe()
+    os.close(read)
+    monkeypatch.setattr(campaign, "play_seeds", lambda *_: [SimulationResult(1)])
+    monkeypatch.setattr(sys, "stdin", StringIO())
+    try:
+        with os.fdopen(write, "w") as out:
+            monkeypatch.setattr(sys, "stdout", out)
+            player.main(tmp_path, on_postgres=on_postgres)
+    finally:
+        monkeypatch.undo()
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_python_that_ignores_the_environment_is_refused() -> None:
     command = [sys.executable, "-E", "-m", "eventd.cli.routerd_eventd", "simulate", "--seeds", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
