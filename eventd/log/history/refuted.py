@@ -16,6 +16,7 @@ from eventd.log.core.head import lock_head
 from eventd.log.core.scan import stored_at
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, fetch_in, insert_row
+from eventd.store.ids.known import read_ids_of
 
 MOST_BACK: Final = 200_000
 """How many records of a log are read back for the one that a refuted record refreshed: many may be refuted."""
@@ -47,11 +48,15 @@ class RefutedRecord(NamedTuple):
     kind: str = MarkKind.REFUTED
 
 
-def find_refreshed(conn: Connection, topic_id: int, event_id: str, position: int) -> list[int]:
+def find_refreshed(conn: Connection, topic_id: int, event_id: str, position: int) -> list[int] | None:
     """Return the positions of the records before this one that it refreshed, the newest first.
 
-    If the one before is more than `MOST_BACK` records back, only the first one.
+    If the one before is more than `MOST_BACK` records back, only the first one. They may all be evicted. None if the
+    record refreshed none: then nothing was read.
     """
+    known = read_ids_of(conn, topic_id, [event_id]).get(event_id)
+    if known is None or known.first_position is None or known.first_position >= position:
+        return None
     return find_records(conn, topic_id, event_id, position, most=MOST_BACK)[1:]
 
 

@@ -215,8 +215,8 @@ class _Checker:
         text = digest(event.body.encode()).hex()
         shown = text, tree, index, leaf, there, event.path[-1]
         earlier = find_refreshed(self._conn, self._scope.topic_id, event_id, event.position)
-        row.refuted.append(RefutedEvent(event.position, event_id, *shown, earlier))
-        if earlier:
+        row.refuted.append(RefutedEvent(event.position, event_id, *shown, earlier or []))
+        if earlier is not None:
             self._searches = 0  # they may lie far back, and one such reading is enough for a step
         return LeafVerdict.REFUTED
 

@@ -17,6 +17,7 @@ from eventd.log.history.pruning import SurplusTiles, delete_tiles
 from eventd.log.history.refuted import MOST_BACK, find_refuted, read_refuted_at
 from eventd.log.history.relayed import RelayedCheckpoint, ask_tiles, check_tiles, keep_tiles
 from eventd.log.history.trees import find_hash, find_tree_of
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.log.witnesses import checking
 from eventd.log.witnesses.checked_rows import keep_checked
 from eventd.log.witnesses.checking import (
@@ -183,6 +184,18 @@ async def test_the_id_of_a_refuted_refresh_is_that_of_the_true_event_again(check
     again = await log.append(topic, [true])
     assert (list(again.outcomes), list(again.positions)) == ([Outcome.DUPLICATE], [1])
     assert await checked.ids() == (1, 1)
+
+
+async def test_one_step_reads_back_once_also_if_the_refreshed_record_is_evicted(checked: Checked) -> None:
+    log, topic = checked.log, checked.topic
+    for days in (1, 2):
+        for event_id in ("e1", "e2"):
+            await log.append(topic, [draft(event_id, path="a,hub", expires=NOW + days * DAY)])
+    await log.database.write(keep_hints, topic, [LeafPlace(3, 1, TREE)], [3, 4], [3, 4], NOW)
+    await log.database.write(evict, topic, EvictionLimits(max_records=2, keep_undelivered=False), now=NOW)
+    await checked.pull(GrowingTree().grow("x", "y"))
+    assert [await checked.check(LATER) for _ in range(3)] == [(0, 1, 0), (0, 1, 0), (0, 0, 0)]
+    assert await checked.ids() == (0, 0)
 
 
 @pytest.mark.parametrize(("back", "holder"), [(MOST_BACK, 2), (0, 1)], ids=["usual", "too far back"])
