@@ -121,8 +121,8 @@ def _due_tiles(checkpoint: Checkpoint, folder: Path) -> Iterator[list[TileAddres
 
 
 def count_missing(folder: Path, checkpoint: Checkpoint) -> int:
-    """Return how many tiles of a checkpoint the folder lacks, as they were pruned."""
-    return sum(map(len, _due_tiles(checkpoint, folder)))
+    """Return how many tiles of leaves of a checkpoint the folder lacks, as they were pruned."""
+    return len(next(_due_tiles(checkpoint, folder)))
 
 
 def require_whole_tiles(folder: Path, checkpoint: Checkpoint) -> None:
@@ -192,6 +192,12 @@ async def _require_continued(
         else:
             asked = {"group": checkpoint.origin.group, "old": old, "new": new}
             proof = (await call_of_tree(session, "history.consistency", origin, **asked))["proof"]
+    except CheckFailed as error:
+        detail: Mapping[str, Any] = getattr(error, "detail", None) or {}
+        if detail.get("reason") == "pruned":  # the proof needs more leaves of the last tile than the folder has
+            error.hint = f"keep {folder}, and export to another folder; or export from a lake that has it, with --lake"
+        raise
+    try:
         hashes = [read_hash(one, "a hash of the proof") for one in proof]
         verify_consistency(old, there.root, new, checkpoint.root, hashes)
     except HistoryError as error:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventd.api.admin.history import group_trees
 from eventd.cli.history import lake_trees
+from eventd.cli.history.export import count_missing
 from eventd.log.core.eventlog import EventLog
 from eventd.log.history.trees import UNPROVEN, Tree
 from eventd.runtime.clock import SystemClock
@@ -326,6 +327,30 @@ def test_an_exported_tree_gives_the_root_of_its_checkpoint(proving: Proving) -> 
     assert "give the root" in control("log", "check", "tree", "--key", proving.key, code=4).err
     Path("tree/tile/0/000").write_bytes(whole[1:])
     assert "has 8191 bytes, and not 8192" in control("log", "check", "tree", "--key", proving.key, code=4).err
+
+
+def test_a_folder_whose_last_tile_the_node_has_pruned_is_left_as_it_is(proving: Proving) -> None:
+    control = proving.control
+    for first in (0, 300):
+        lines = "".join(f'{{"type": "client.seen", "id": "more-{first + number}"}}\n' for number in range(300))
+        control("federation", "event", "emit", "--stdin", stdin=lines)
+        proving.seal()
+        if not first:
+            control("log", "export", "tree")
+    kept = Path("tree/checkpoint").read_bytes()
+    proving.change("DELETE FROM tiles WHERE level = 0 AND number = 1")
+    told = control("log", "export", "tree", code=4).err
+    assert "tile/0/001.p/48 is not stored" in told
+    assert "keep tree, and export to another folder; or export from a lake that has it, with --lake" in told
+    assert Path("tree/checkpoint").read_bytes() == kept
+    control("log", "export", "another")
+    shown = control("log", "check", "another", "--key", proving.key, "-o", "json").json
+    assert shown["missing"] == 1
+
+
+def test_only_tiles_of_leaves_count_as_missing_leaves(tmp_path: Path) -> None:
+    origin = read_origin(f"eventd/edge/onprem/{'x' * 16}")
+    assert count_missing(tmp_path, Checkpoint(origin, 604, bytes(32))) == 3
 
 
 def test_the_order_of_the_keys_for_an_exported_tree_does_not_matter(proving: Proving) -> None:
