@@ -6,16 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eventd.api.doctor.report import Check, CheckStatus
+from eventd.egress.cursors import link_name
 from eventd.log.core.topic_row import find_topic
+from eventd.log.cursors.cursors import read_cursors
 from eventd.log.history.trees import find_open_tree
 from eventd.log.witnesses.checking import read_overdue
-from eventd.log.witnesses.cosignatures import REFUSED, STALE, Witness, read_witness_ages, read_witnesses
+from eventd.log.witnesses.cosignatures import OLDER, REFUSED, STALE, Witness, read_witness_ages, read_witnesses
 from eventd.log.witnesses.findings import FindingKind, HistoryFinding, read_holder, read_open
 from eventd.log.witnesses.keys import LOG, StoredKey, read_known_keys, show_key
-from eventd.log.witnesses.unproven import UnprovenEvents, read_unproven
+from eventd.log.witnesses.unproven import MOST_LOOKED, UnprovenEvents, read_unproven
 from eventd.log.witnesses.waiting import WaitingTree, read_waiting
 from eventd.log.witnesses.witnessed import read_witnessed
-from eventd.resources.group_configuration import GroupConfig, topic_of
+from eventd.resources.group_configuration import GroupConfig, PeerConfig, topic_of
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.text.arguments import as_argument
@@ -24,6 +26,7 @@ from eventd.text.plural import counted
 from eventd.witnessing.signing_gate import LAKE
 from federation.history.lake_witnessing import is_of_files
 from federation.history.witnessing import KeySource
+from federation.peers import PROTOCOL_V1
 
 NOT_COSIGNED = HOUR
 """From this age of what a peer has not cosigned, in microseconds, it is reported."""
@@ -49,7 +52,8 @@ class WitnessState:
 
     `overdue`: for how many microseconds events should have been checked; None if they are not checked. `pins`: whether
     the key of any tree is declared. `waiting`: trees for which events wait that are to be checked. `node` is the name
-    of this node, `peers` are those of its declared peers. `unproven`: events of the last day that nothing proves.
+    of this node, `peers` are those of its declared peers, and `v1_peers` those that bring no proofs. `unproven`: events
+    of the last day that nothing proves.
     """
 
     group: str
@@ -64,6 +68,7 @@ class WitnessState:
     unproven: list[UnprovenEvents] = field(default_factory=list)
     node: str = "THIS-NODE"
     peers: Sequence[str] = ()
+    v1_peers: Sequence[str] = ()
 
 
 def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> WitnessState | None:
@@ -85,7 +90,14 @@ def read_witness_state(conn: Connection, group: GroupConfig, now: int) -> Witnes
         read_unproven(conn, topic.id, group.name, now - DAY) if group.verifies_history else [],
         group.node_name,
         sorted(peer.node_name for peer in group.peers.values()),
+        [peer.node_name for peer in group.peers.values() if _speaks_v1(conn, group.name, peer)],
     )
+
+
+def _speaks_v1(conn: Connection, group: str, peer: PeerConfig) -> bool:
+    """Return whether a peer speaks v1 alone, as declared or as the link has found: its events come without proofs."""
+    found = read_cursors(conn, name=link_name(group, peer.node_name)) if peer.protocol == "auto" else []
+    return peer.protocol == PROTOCOL_V1 or any(cursor.protocol == PROTOCOL_V1 for cursor in found)
 
 
 def check_witnesses(state: WitnessState, *, running: bool = True) -> Iterator[Check]:
@@ -148,12 +160,15 @@ def _check_witness(state: WitnessState, witness: Witness) -> Iterator[Check]:
         )
     elif state.ages.get(witness.peer, 0) >= NOT_COSIGNED:
         age = format_duration(state.ages[witness.peer])
+        is_older = witness.state == OLDER
         yield Check(
             name,
             CheckStatus.WARN,
             "history-not-cosigned",
-            f"for {age}, the peer has not cosigned what was signed",
-            "see the link to the peer, and the metric history_cosignatures_total",
+            f"for {age}, the peer has not cosigned what was signed{f': {witness.detail}' if is_older else ''}",
+            "upgrade the peer, or let it keep a history: history.mode of the EventGroup there"
+            if is_older
+            else "see the link to the peer, and the metric history_cosignatures_total",
             group=state.group,
             peer=witness.peer,
         )
@@ -184,23 +199,29 @@ def _check_verifying(state: WitnessState, *, running: bool) -> Iterator[Check]:
             )
             yield Check(name, CheckStatus.WARN, "history-check-waiting", detail, remedy, group=state.group)
     for unproven in state.unproven:
-        yield _check_unproven(state.group, unproven)
+        yield _check_unproven(state.group, unproven, speaks_v1=unproven.sender in state.v1_peers)
 
 
-def _check_unproven(group: str, unproven: UnprovenEvents) -> Check:
+def _check_unproven(group: str, unproven: UnprovenEvents, *, speaks_v1: bool) -> Check:
     """Return that a node brought events without what proves them: a relay that forges some can withhold it."""
     sender, node = unproven.sender, unproven.node
     some = counted(unproven.events, "event")
+    if speaks_v1:
+        why = "over protocol v1, events come without what proves them"
+        remedy = f"upgrade {sender} to a release that speaks v2"
+    else:
+        why = "no leaf was stated, nothing here covers it, or it arrived before the mode was `verify`"
+        remedy = (
+            f"ask {sender} for a proof: `routerctl prove {as_argument(unproven.event_id, 'ID')} --peer {sender} --group"
+            f" {group}`; if there is none, ask the operator of {node} whether the event is true"
+        )
     return Check(
         f"{group}/{sender} history",
         CheckStatus.WARN,
         "history-events-unproven",
-        f"nothing proves {some} that {sender} brought in the last day: the last one is {unproven.event_id}, which"
-        f" {node} is said to have admitted; no leaf was stated, nothing here covers it, or it arrived before the mode"
-        " was `verify`",
-        f"ask {sender} for a proof: `routerctl prove {as_argument(unproven.event_id, 'ID')} --peer {sender} --group"
-        f" {group}`; if there is none, ask the operator of {node} whether the event is true; to list them: routerctl"
-        f" federation event list --group {group} --history unproven --include-expired",
+        f"nothing proves {some} that {sender} brought in the last day, among the newest {MOST_LOOKED:,} records: the"
+        f" last one is {unproven.event_id}, which {node} is said to have admitted; {why}",
+        f"{remedy}; to list them: routerctl federation event list --group {group} --history unproven --include-expired",
         group=group,
         peer=sender,
     )

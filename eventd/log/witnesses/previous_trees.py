@@ -131,11 +131,12 @@ def judge_previous(
         )
     if passed_over:
         found = _about_previous(offered, named, newest, Succession.ROLLED_BACK, newest.size)
+        also = f", and {abandoned} of {last.size} of {last.origin}" if abandoned else ""
         # A database that was restored twice and two running copies open the same trees.
         return found._replace(
             detail=f"{named.opening.origin} follows {last.origin}, and not {newest.origin}, which was opened later: its"
-            f" {counted(newest.size, 'leaf is', 'leaves are')} abandoned. Its node was restored once more, or another"
-            " node runs with its name and key"
+            f" {counted(newest.size, 'leaf is', 'leaves are')} abandoned{also}. Its node was restored once more, or"
+            " another node runs with its name and key"
         )
     return _about_previous(offered, named, last, verdict, abandoned)
 
@@ -158,14 +159,14 @@ def _about_previous(
         ),
         Succession.FORKED: (
             FindingKind.FORK,
-            f"{new} names another root of {last.origin} at size {other}, {(before.root if before else b'').hex()},"
-            f" than the {last.size} leaves have that were cosigned, {root.hex()}",
+            f"{new} names another root of {last.origin} at size {other} than the one that was cosigned:"
+            f" {(before.root if before else b'').hex()} instead of {root.hex()}",
         ),
         Succession.UNKNOWN: (
             FindingKind.UNPROVEN,
             f"{new} follows {before.origin if before else '-'}, which is not held here: it was never offered, was"
-            " refused, as with another key, or was forgotten by a reset: nothing connects it"
-            f" with the {counted(last.size, 'leaf', 'leaves')} of {last.origin}",
+            " refused, for example because of another key, or was forgotten by a reset. So nothing connects it with the"
+            f" {counted(last.size, 'leaf', 'leaves')} of {last.origin}",
         ),
     }[verdict]
     if verdict is Succession.UNKNOWN:

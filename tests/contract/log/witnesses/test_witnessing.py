@@ -316,7 +316,10 @@ async def test_a_refused_key_is_forgotten_when_the_node_shows_the_known_one_agai
     await witness.cosigned(restored.offer())
     assert (await known(witness)).refused is None
     [finding] = await witness.log.database.read(read_findings, witness.topic)
-    assert "it was never offered, was refused, as with another key, or was forgotten by a reset" in finding.detail
+    assert (
+        "it was never offered, was refused, for example because of another key, or was forgotten by a reset"
+        in finding.detail
+    )
 
 
 async def test_a_tree_whose_key_is_not_the_declared_one_any_more_is_noted(witness: WitnessLog) -> None:
@@ -578,6 +581,20 @@ async def test_a_tree_that_passes_the_last_one_over_has_abandoned_it(witness: Wi
     assert f"{restored.origin} follows {first.origin}, and not {second.origin}" in finding.detail
     assert "its 3 leaves are abandoned" in finding.detail
     assert "another node runs with its name and key" in finding.detail
+
+
+async def test_a_tree_that_passes_the_last_one_over_also_names_what_it_lacks_of_the_one_it_follows(
+    witness: WitnessLog,
+) -> None:
+    first = GrowingTree("t").grow("x")
+    older = first.previous_at()
+    await witness.cosigned(first.grow("w").offer())
+    second = follow(first, "u").grow("y", "z")
+    await witness.cosigned(second.offer())
+    restored = GrowingTree("v", reason=OpeningReason.EPOCH, previous=older, time=second.time + 1)
+    await witness.cosigned(restored.offer())
+    [finding] = await witness.log.database.read(read_findings, witness.topic)
+    assert f"its 3 leaves are abandoned, and 1 of 3 of {first.origin}. " in finding.detail
 
 
 def reopen(old: GrowingTree, name: str, time: int) -> GrowingTree:

@@ -46,6 +46,14 @@ def test_a_peer_that_has_not_cosigned_for_an_hour_is_named() -> None:
     ]
 
 
+def test_a_peer_that_keeps_no_history_has_a_remedy_of_its_own() -> None:
+    older = Witness(1, "b", 9, 5, "older", "it keeps no history", 5)
+    [check] = check_witnesses(replace(FINE, witnesses=[older, FINE.witnesses[1]], ages={"b": NOT_COSIGNED}))
+    assert check.code == "history-not-cosigned"
+    assert check.detail.endswith("has not cosigned what was signed: it keeps no history")
+    assert check.remedy.startswith("upgrade the peer")
+
+
 def test_stale_and_refusing_witnesses_are_named_with_the_reason() -> None:
     witnesses = [
         Witness(1, "b", 9, 5, "stale", "tile/0/000 is not stored", 5),
@@ -194,7 +202,13 @@ def test_unproven_events_name_the_node_that_brought_them_and_ask_it_for_a_proof(
     [check] = check_witnesses(replace(FINE, overdue=0, unproven=[UnprovenEvents("hub", 2, "e9", "c")]))
     assert (check.code, check.status.value, check.peer) == ("history-events-unproven", "warn", "hub")
     assert check.detail.startswith(
-        "nothing proves 2 events that hub brought in the last day: the last one is e9, which c"
+        "nothing proves 2 events that hub brought in the last day, among the newest 2,000 records: the last one is e9,"
     )
     assert "`routerctl prove e9 --peer hub --group edge`" in check.remedy
     assert "--history unproven" in check.remedy
+
+
+def test_no_proof_is_asked_of_a_peer_that_speaks_v1() -> None:
+    [check] = check_witnesses(replace(FINE, unproven=[UnprovenEvents("b", 2, "e9", "c")], overdue=0, v1_peers=["b"]))
+    assert check.detail.endswith("over protocol v1, events come without what proves them")
+    assert check.remedy.startswith("upgrade b to a release that speaks v2; to list them: ")
