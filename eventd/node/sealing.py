@@ -209,10 +209,10 @@ class Sealer:
         about = {"group": group, "origin": tree.origin}
         logger.info("tree opened", extra=about | {"reason": reason})
         if before := await log.database.read(find_unvouched, tree):
-            detail = f"the key of {before} has not signed the change: history.key was lost or replaced, or is back"
+            detail = f"the key of {before} has not signed the change: history.key was lost or replaced"
             hint = (
-                "if it is not the right file, put the old history.key back; if it is, or that one is lost, operators of"
-                " peers that do not know its key must confirm it: see doctor"
+                "if the present history.key is the wrong file, put the right one back; if it is the right one, operators"
+                " of peers that do not know its key must confirm it: see doctor"
             )
             logger.warning("history key replaced", extra=about | {"detail": detail, "hint": hint})
         return tree

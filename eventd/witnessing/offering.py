@@ -292,7 +292,7 @@ class Offering:
 
 
 class _Declared(NamedTuple):
-    """A peer, and its key as a witness where that is declared: with another one it is asked anew."""
+    """A peer, and its key as a witness where that is declared: with another one it is asked again."""
 
     peer: PeerConfig
     pin: bytes | None

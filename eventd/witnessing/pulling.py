@@ -10,13 +10,13 @@ from eventd.log.history.relayed import (
     RelayedCheckpoint,
     ask_connection,
     ask_tiles,
-    believe,
     check_kept,
     check_tiles,
     drop_unproven,
     is_refuted,
     is_refuted_by_proof,
     keep_tiles,
+    mark_proven,
 )
 from eventd.log.history.trees import UNPROVEN, Tree, find_tree_of
 from eventd.log.witnesses.witnessed import find_witnessed, read_of
@@ -128,7 +128,7 @@ class TilePulling:
         except HistoryError as error:  # a proof that does not fit: it may be wrong, or what is kept
             self._give_up(checkpoint, error.message, is_wrong=not isinstance(error, ProofMismatch))
             return False
-        await ours.log.database.write(believe, tree)
+        await ours.log.database.write(mark_proven, tree)
         return await self._read_due() is not None
 
     async def _read_due(self) -> DueTiles | None:

@@ -167,11 +167,11 @@ def _check_replaced(facts: GroupTrees, now: int) -> Iterator[Check]:
     waiting = f"; not cosigned since by {', '.join(refusing)}" if refusing else ""
     detail = (
         f"{tree.origin} is signed with another key than {facts.replaced}, and the old key has not signed the change:"
-        f" history.key was lost or replaced, or is back{waiting}"
+        f" history.key was lost or replaced, or an earlier file was put back{waiting}"
     )
     remedy = (
-        "1. if it is not the right file, put the old history.key back; 2. if it is, or that one is lost, give the key,"
-        " which `routerctl log keys` prints, to the operators of the peers: they pin it in place of the old one, or,"
+        "1. if the present history.key is the wrong file, put the right one back; 2. if it is the right one, give the"
+        " key, which `routerctl log keys` prints, to the operators of the peers: they pin it in place of the old one, or,"
         " without a pin, run"
         f" `routerctl log witnesses reset {facts.node} --group {facts.group}`"
     )

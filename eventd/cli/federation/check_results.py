@@ -20,6 +20,6 @@ def describe_check(event: Mapping[str, Any]) -> str:
     if not node:  # a node of an earlier release
         return result
     if result == "verified":
-        apart = "" if node == source else f"; nothing proves that it is of {source}"
+        apart = "" if node == source else f"; not proven to come from {source}"
         return f"{result}: admitted by {node}{apart}"
-    return f"{result}: by its path, admitted by {node}"
+    return f"{result}: admitted by {node} according to its path"

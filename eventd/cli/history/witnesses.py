@@ -102,7 +102,7 @@ async def reset(
         session.out.value(answer)
         return
     parts = [counted(answer[name], one) for name, one in (("findings", "finding"), ("trees", "tree"), ("keys", "key"))]
-    pinned = "; the pinned key of it stays the known one" if answer.get("pinned") else ""
+    pinned = "; its pinned key stays in effect" if answer.get("pinned") else ""
     note(f"{node}: confirmed {parts[0]}; forgot {parts[1]} and {parts[2]}{pinned}")
 
 

@@ -118,7 +118,7 @@ def _succession(conn: Connection, topic_id: int, owner: TreeOwner) -> tuple[Open
 def _take_over(conn: Connection, topic_id: int, present: Tree | None, tree_id: int) -> None:
     """Let the topic's next leaves be in the new tree, after those of the present one that have no checkpoint.
 
-    They are numbered anew: where a record is missing, the new tree must not have a leaf without one.
+    They are numbered again: where a record is missing, the new tree must not have a leaf without one.
     """
     moved = [] if present is None else [*_without_checkpoint(conn, present)]
     leaf, rows = 1, list[tuple[int | None, int | None, int]]()

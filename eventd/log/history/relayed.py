@@ -247,7 +247,7 @@ def check_kept(
     return root is not None
 
 
-def believe(conn: Connection, tree: Tree) -> None:
+def mark_proven(conn: Connection, tree: Tree) -> None:
     """Use the tiles of a tree again, which were found to be of the one that is witnessed."""
     sql = "UPDATE trees SET trouble = '' WHERE id = ? AND size = ? AND trouble = ?"
     execute(conn, sql, (tree.id, tree.size, UNPROVEN))

@@ -214,7 +214,7 @@ def read_peers_cosigned(conn: Connection, topic_id: int, tree_id: int, since: in
 
 
 def reset_witness(conn: Connection, topic_id: int, peer: str) -> int:
-    """Forget what a peer holds of this node's trees: it is asked anew. Returns of how many trees."""
+    """Forget what a peer holds of this node's trees: it is asked again. Returns of how many trees."""
     sql = "DELETE FROM witnesses WHERE peer = ? AND tree IN (SELECT id FROM trees WHERE topic_id = ?)"
     return execute(conn, sql, (peer, topic_id))
 

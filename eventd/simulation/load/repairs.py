@@ -15,7 +15,7 @@ VERIFY: Final = "verify"
 """The kind of journal entry of a comparison."""
 REDELIVER: Final = "redeliver"
 RETRY: Final = "retry"
-_DEEDS: Final = (VERIFY, REDELIVER, REDELIVER, RETRY)
+_ACTIONS: Final = (VERIFY, REDELIVER, REDELIVER, RETRY)
 _FINDINGS: Final = ("missing", "extra", "other", "unresolved")
 _MOST_STEPS: Final = 40
 _WORK_SECONDS: Final = 3
@@ -31,7 +31,7 @@ class Repairs(LoadKind):
         mean = seconds / stream.choice((2, 6))
         at = stream.expovariate(1 / mean)
         while at < seconds and peers:
-            data: dict[str, Any] = {"deed": stream.choice(_DEEDS), "peer": stream.choice(peers)}
+            data: dict[str, Any] = {"action": stream.choice(_ACTIONS), "peer": stream.choice(peers)}
             first = stream.randint(1, 30)
             given = {"fromSeq": first, "toSeq": first + stream.choice((0, 5, 1000))}
             data["events"] = stream.choice((given, {"since": stream.choice(("1s", "2h"))}))
@@ -40,7 +40,7 @@ class Repairs(LoadKind):
 
     async def perform(self, world: SimulatedWorld, client: ApiClient, step: LoadStep) -> None:
         peer = step.data["peer"]
-        match step.data["deed"]:
+        match step.data["action"]:
             case "verify":
                 await _compare(client, peer)
             case "redeliver":

@@ -144,7 +144,7 @@ async def test_a_key_that_nothing_vouches_for_is_reported_with_the_next_step(
         if owner is lost:
             assert caplog.records[1].levelname == "WARNING"
             assert "history.key was lost or replaced" in caplog.records[1].__dict__["detail"]
-            assert "put the old history.key back" in caplog.records[1].__dict__["hint"]
+            assert "put the right one back" in caplog.records[1].__dict__["hint"]
 
 
 @on_sqlite

@@ -105,7 +105,7 @@ async def test_a_key_that_nothing_vouches_for_is_reported_until_its_witnesses_ac
     [said] = await report(NOW)
     assert said == (
         f"history-key-replaced: {after.origin} is signed with another key than {tree.origin}, and the old key has not"
-        " signed the change: history.key was lost or replaced, or is back"
+        " signed the change: history.key was lost or replaced, or an earlier file was put back"
     )
     assert await report(NOW + REPLACED_SHOWN) == []
     for peer in "bc":

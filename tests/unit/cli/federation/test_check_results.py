@@ -11,8 +11,8 @@ from eventd.cli.federation.check_results import describe_check, show_check
     ("history", "admitted_by", "shown", "described"),
     [
         ("verified", "a", "verified", "verified: admitted by a"),
-        ("verified", "hub", "verified (hub)", "verified: admitted by hub; nothing proves that it is of a"),
-        ("unproven", "hub", "unproven", "unproven: by its path, admitted by hub"),
+        ("verified", "hub", "verified (hub)", "verified: admitted by hub; not proven to come from a"),
+        ("unproven", "hub", "unproven", "unproven: admitted by hub according to its path"),
         ("verified", None, "verified", "verified"),
     ],
 )
