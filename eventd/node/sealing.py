@@ -211,8 +211,8 @@ class Sealer:
         if before := await log.database.read(find_unvouched, tree):
             detail = f"the key of {before} has not signed the change: history.key was lost or replaced"
             hint = (
-                "if the present history.key is the wrong file, put the right one back; if it is the right one, operators"
-                " of peers that do not know its key must confirm it: see doctor"
+                "if the present history.key is the wrong file, put the right one back; if it is the right one,"
+                " operators of peers that do not know its key must confirm it: see doctor"
             )
             logger.warning("history key replaced", extra=about | {"detail": detail, "hint": hint})
         return tree

@@ -171,8 +171,8 @@ def _check_replaced(facts: GroupTrees, now: int) -> Iterator[Check]:
     )
     remedy = (
         "1. if the present history.key is the wrong file, put the right one back; 2. if it is the right one, give the"
-        " key, which `routerctl log keys` prints, to the operators of the peers: they pin it in place of the old one, or,"
-        " without a pin, run"
+        " key, which `routerctl log keys` prints, to the operators of the peers: they pin it in place of the old one,"
+        " or, without a pin, run"
         f" `routerctl log witnesses reset {facts.node} --group {facts.group}`"
     )
     name = f"{facts.group} history"
