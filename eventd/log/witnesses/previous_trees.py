@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from eventd.log.history.trees import find_tree_of, read_previous, read_relayed_trees
+from eventd.log.history.trees import Tree, find_tree_of, read_previous, read_relayed_trees
 from eventd.log.witnesses.findings import FindingKind, NewFinding
 from eventd.log.witnesses.offers import OfferFrom, WitnessedTree
 from eventd.store.engine.database import Connection
@@ -68,7 +68,7 @@ def find_order_time(entries: Sequence[OpeningEntry], last: int) -> int:
 
 
 def order_again(conn: Connection, topic_id: int, held: Sequence[WitnessedTree], times: Sequence[int]) -> None:
-    """Order held trees by these times, and behind the last of them those that follow it.
+    """Order held trees by these times, and behind the last of them the kept ones that follow it.
 
     A tree that was witnessed before the one that it follows was ordered by the time that it states.
     """
@@ -77,11 +77,17 @@ def order_again(conn: Connection, topic_id: int, held: Sequence[WitnessedTree], 
             _order(conn, topic_id, tree.origin, time)
     node = held[-1].node
     relayed = [tree for tree in read_relayed_trees(conn, topic_id) if read_origin(tree.origin).node == node]
-    followers = {read_previous(tree.opening): tree for tree in relayed}
-    origin, last = held[-1].origin, times[-1]
-    while (after := followers.pop(origin, None)) is not None and after.opened_at <= last:
-        origin, last = after.origin, last + 1
-        _order(conn, topic_id, origin, last)
+    followers: dict[str, list[Tree]] = {}
+    for kept in sorted(relayed, key=lambda tree: tree.opened_at):
+        followers.setdefault(read_previous(kept.opening), []).append(kept)
+    last = times[-1]
+    ordered = [(held[-1].origin, last)]
+    for origin, time in ordered:  # to which those that follow are added meanwhile
+        for after in followers.pop(origin, ()):  # several of a node that was restored twice
+            if after.opened_at <= time:
+                last += 1
+                _order(conn, topic_id, after.origin, last)
+                ordered.append((after.origin, last))
 
 
 def _order(conn: Connection, topic_id: int, origin: str, time: int) -> None:

@@ -647,6 +647,19 @@ async def test_a_tree_that_was_offered_before_the_one_that_it_follows_is_ordered
     assert [tree.origin for tree in held] == [str(tree.origin) for tree in (fourth, third, second, first)]
 
 
+async def test_all_kept_trees_that_follow_a_tree_are_ordered_behind_it(witness: WitnessLog) -> None:
+    first = GrowingTree().grow("x")
+    second = reopen(first, "u", NOW - 30).grow("y")
+    restored = [reopen(second, name, NOW + time).grow("z") for name, time in (("v", -20), ("w", -10))]
+    await witness.cosigned(first.offer())
+    for tree in restored:
+        await witness.cosigned(tree.offer(), source=KeySource.OWNED)
+        await keep_all_tiles(witness.log, witness.topic, tree)
+    await witness.cosigned(second.offer())
+    held = await witness.log.database.read(read_of, witness.topic, "a")
+    assert [tree.origin[-1] for tree in held] == ["w", "v", "u", "t"]
+
+
 async def test_a_fork_that_an_earlier_opening_shows_comes_with_its_note(witness: WitnessLog) -> None:
     first = GrowingTree().grow("x")
     second = reopen(GrowingTree().grow("other"), "u", NOW + 1).grow("y")
