@@ -177,7 +177,8 @@ class GroupFacts:
     `keys_trouble`, why the files of the group's keys cannot be read now (empty: they can).
 
     `lost`: ranges without a stored record, the newest first; of a very long log, the newest part. `unstored`: how many
-    of their events have not been stored again since.
+    of their events have not been stored again since. `waits`: how many events over the limits of retention are kept, by
+    what retention waits for.
     """
 
     name: str
@@ -191,6 +192,7 @@ class GroupFacts:
     conflicts: Sequence[ConflictCount] = ()
     lost: Sequence[MissingRecords] = ()
     unstored: int = 0
+    waits: Mapping[str, int] = field(default_factory=dict)
     v1_requests: int = 0
     keys_trouble: str = ""
     refused_handshakes: Mapping[str, int] = field(default_factory=dict)

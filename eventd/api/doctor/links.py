@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eventd.api.doctor.checks import PENDING_WARN_SECONDS
 from eventd.api.doctor.facts import GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.report import Breach, Check, CheckStatus
 from eventd.api.framework.moments import show_time
 from eventd.groups.link_remedies import remedy_for
 from eventd.log.core.id_conflicts import UNKNOWN
+from eventd.log.retention.waiting import CALLBACKS, PEERS
 from eventd.runtime.clock import SECOND
 from eventd.text.arguments import as_argument
 from eventd.text.duration import format_duration
 from eventd.text.plural import counted
+from eventd.text.retention_waits import describe_remedies, describe_waits
 
 MOST_CONFLICTS = 5
 """Maximum number of id conflicts of a group that are named: the most frequent ones, each between two emitters."""
@@ -24,7 +27,7 @@ MOST_ASIDE = 5
 
 def check_links(group: GroupFacts) -> Iterator[Check]:
     """Yield the further checks of a group: links in both directions, keys, subscriptions, parts, event ids, lost
-    records."""
+    records, retention."""
     for peer in group.peers:
         if not peer.trouble:
             yield from _link(peer)
@@ -43,6 +46,7 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
     yield from _parts(group)
     yield from _conflicts(group)
     yield from _lost_records(group)
+    yield from _retention(group)
     for gaps in group.gaps:
         code, detail, remedy = _GAPS[gaps.reason]
         yield Check(
@@ -77,6 +81,29 @@ def _lost_records(group: GroupFacts) -> Iterator[Check]:
         "records-lost",
         f"the log has lost {counted(events, 'event')}, which retention has not removed: {seqs}; {stored}",
         remedy if group.unstored else "find out which program or disk has damaged the database",
+        group=group.name,
+    )
+
+
+def _retention(group: GroupFacts) -> Iterator[Check]:
+    """Yield a check if retention keeps events over the limits: a warning unless what it waits for usually comes soon.
+
+    That is a seal, or a link that runs and is not late.
+    """
+    if not group.waits:
+        return
+    late = PENDING_WARN_SECONDS * SECOND
+    is_behind = any(
+        peer.trouble or peer.link.state != "running" or (peer.deliveries.waiting_for or 0) >= late
+        for peer in group.peers
+    )
+    waits_long = CALLBACKS in group.waits or (PEERS in group.waits and is_behind)
+    yield Check(
+        f"{group.name} retention",
+        CheckStatus.WARN if waits_long else CheckStatus.PASS,
+        "retention-waits",
+        describe_waits(group.waits),
+        describe_remedies(group.waits, group.name) if waits_long else "",
         group=group.name,
     )
 

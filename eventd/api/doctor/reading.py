@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from eventd.api.admin.resources.groups import read_waits
 from eventd.api.doctor.facts import Deliveries, Gaps, GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
 from eventd.api.doctor.peer_backlogs import BacklogCounts, DeadLetterCounts, PeerBacklog, earliest, read_peer_backlogs
 from eventd.api.doctor.runs import read_group_runs
@@ -95,6 +96,7 @@ async def _read_group(services: Services, name: str, aside: Sequence[Ineffective
         conflicts=context.conflicts,
         lost=lost,
         unstored=unstored,
+        waits=await services.database.read(read_waits, services, context.config, context.topic, context.now),
         aside=[(source, reason) for source, reason in aside if source.startswith(owners)],
         v1_requests=_v1_requests(services, name),
         keys_trouble=await _keys_trouble(services, context.config),

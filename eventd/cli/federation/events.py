@@ -29,9 +29,10 @@ from eventd.cli.gateway.selecting import (
 from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.program.values import Duration, MayBeEmpty
 from eventd.cli.terminal.output import Column, moment, note, text
-from eventd.errors import Invalid
+from eventd.errors import Forbidden, Invalid
 from eventd.text.arguments import as_argument
 from eventd.text.plural import counted
+from eventd.text.retention_waits import describe_remedies, describe_waits
 
 DEFAULTS = ("type", "subject", "sourceNode", "ttl")
 """The members of events that options supply for all lines that lack them."""
@@ -353,10 +354,24 @@ async def prune(session: Session, group: GroupOption = "") -> None:
     """Apply the group's retention now."""
     answer = await session.call("events.prune", group=await one_group(session, group))
     name = answer["group"]
-    unbounded = f"note: group {name} keeps everything: it sets neither retention.maxEvents nor retention.maxAge"
     session.out.outcome(
         [answer],
         f"removed {counted(answer['removed'], 'record')} of group {name}",
         name=lambda row: row["group"],
-        notes=[] if answer["bounded"] else [unbounded],
+        notes=await _explain_rest(session, answer) if session.out.is_table else (),
     )
+
+
+async def _explain_rest(session: Session, answer: Mapping[str, Any]) -> list[str]:
+    """Return why retention kept what it kept, as notes; none if the key of the caller must not see that."""
+    name = answer["group"]
+    if not answer["bounded"]:
+        return [f"note: group {name} keeps everything: it sets neither retention.maxEvents nor retention.maxAge"]
+    try:
+        groups = (await session.call("groups.status"))["groups"]
+    except Forbidden:
+        return []
+    waits: Mapping[str, int] = next((row.get("retentionWaits", {}) for row in groups if row["group"] == name), {})
+    if waits:
+        return [f"note: {describe_waits(waits)}; {describe_remedies(waits, name)}"]
+    return [] if answer["removed"] else [f"note: no event of group {name} is over the limits of its retention"]

@@ -289,6 +289,12 @@ def test_prune_says_what_it_removed(edge: Control) -> None:
     edge("apply", "-f", edge.file(bounded))
     assert edge("fed", "event", "prune").lines == ["removed 15 records of group edge"]
     assert edge("fed", "event", "prune", "-o", "json").json[0]["removed"] == 0
+    assert "no event of group edge is over the limits" in edge("fed", "event", "prune").err
+    edge("apply", "-f", edge.file(bounded.replace("maxEvents: 5, undelivered: drop", "maxEvents: 1")))
+    kept = edge("fed", "event", "prune")
+    assert kept.lines == ["removed 0 records of group edge"]
+    assert "4 events for peers" in kept.err
+    assert "routerctl federation links --group edge" in kept.err
     assert len(edge("fed", "event", "list", "-o", "json").json) == 5
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from eventd.api.doctor.checks import check_group
 from eventd.api.doctor.facts import Deliveries, GroupFacts, LinkFacts, PeerFacts, Runs, Thresholds
+from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions
 from eventd.api.doctor.report import Check, report
 from eventd.console.pages.link_problems import LinkProblems, join_problems
@@ -311,3 +312,21 @@ def test_blank_fields_of_a_check_are_left_out() -> None:
         "detail": "the group has no EventPeer",
         "group": "edge",
     }
+
+
+def retention(waits: dict[str, int], *peers: PeerFacts) -> list[tuple[str, str]]:
+    found = [check for check in check_links(group(*peers, waits=waits)) if check.code == "retention-waits"]
+    assert all(bool(check.remedy) == (str(check.status) == "warn") for check in found)
+    return [(str(check.status), check.detail) for check in found]
+
+
+def test_what_retention_waits_for_is_a_warning_if_it_may_take_long() -> None:
+    assert retention({}) == []
+    detail = "kept over the limits of retention, at most: 3 events for peers, 1 event until they are sealed"
+    waits = {"peers": 3, "sealing": 1}
+    assert retention(waits, peer(), peer(waiting_for=10 * SECOND - 1)) == [("pass", detail)]
+    assert retention(waits, peer(), peer(waiting_for=10 * SECOND)) == [("warn", detail)]
+    assert retention(waits, peer(link=BLOCKED)) == [("warn", detail)]
+    assert retention({"sealing": 1}, peer(link=BLOCKED))[0][0] == "pass"
+    ((status, detail),) = retention({"callbacks": 2})
+    assert (status, detail.endswith(": 2 events for callbacks")) == ("warn", True)

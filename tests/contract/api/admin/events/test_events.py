@@ -353,6 +353,9 @@ async def test_prune_holds_what_a_peer_has_yet_to_get(books: GroupLedger) -> Non
     assert (answer["removed"], await ids(books)) == (2, ["e3", "e4", "e5"])
     (group,) = (await books.call("groups.status"))["groups"]
     assert group["retentionWaits"] == {"peers": 2}, "e5 is within the limit"
+    checks = (await books.call("doctor.examine"))["checks"]
+    (found,) = [check for check in checks if check["code"] == "retention-waits"]
+    assert (found["name"], found["detail"].endswith("at most: 2 events for peers")) == ("g retention", True)
 
 
 @on_sqlite
