@@ -35,9 +35,8 @@ class Event(NamedTuple):
 
 
 def read_place(text: str) -> Any:
-    """Return the topics' seqs in an id, also those that are marked."""
-    seqs = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    return {topic: seq if seq >= 0 else -1 - seq for topic, seq in seqs.items()}
+    """Return the topics' places in an id: a seq, or a list of the number of an epoch and a seq."""
+    return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
 def write_place(**seqs: int) -> str:

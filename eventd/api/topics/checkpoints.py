@@ -1,7 +1,7 @@
-"""Ids of the events of a stream: the client's seq in every topic, or a checkpoint that stands for them.
+"""Ids of the events of a stream: the client's place in every topic, or a checkpoint that stands for them.
 
-A client sends an id back in a header, whose size is limited. While the seqs of all topics fit into `ID_BYTES`, the id
-contains them. Beyond that it names a checkpoint: the number of an event in a stream, whose session keeps the seqs.
+A client sends an id back in a header, whose size is limited. While the places in all topics fit into `ID_BYTES`, the id
+contains them. Beyond that it names a checkpoint: the number of an event in a stream, whose session keeps the places.
 """
 
 from __future__ import annotations
@@ -11,47 +11,58 @@ import re
 from array import array
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from eventd.api.topics.start import MOST_SEQ
 
 ID_BYTES = 4096
-"""The longest id in bytes that contains the seqs themselves."""
-TOPIC_BYTES = 300
+"""The longest id in bytes that contains the places themselves."""
+TOPIC_BYTES = 400
 """Estimated memory of the checkpoints of one stream for each topic, besides the events."""
 MOVES = 8192
 """Number of newest events of one stream whose checkpoints are kept: more than fit into the buffers between node and
 client."""
+MOVE_BYTES = 14
+"""The memory of each of them."""
 _CHECKPOINT = re.compile(r"([0-9a-f]{12})\.(\d{1,9})\.(\d{1,15})")
-_SEQS = msgspec.json.Decoder(dict[str, int])
+_Seq = Annotated[int, Meta(ge=0, le=MOST_SEQ)]
 
 
-def write_places(seqs: Mapping[str, int]) -> bytes:
-    """Return an id that contains the client's seqs: a JSON object of seqs by topic name, in base64url."""
-    return urlsafe_b64encode(msgspec.json.encode(dict(sorted(seqs.items())))).rstrip(b"=")
+class EventPlace(NamedTuple):
+    """A client's place in a topic: the number of an epoch in the session (see `TopicProgress`), and a seq of it."""
+
+    epoch: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    seq: _Seq
 
 
-def read_places(text: str) -> dict[str, int]:
-    """Return the seqs by topic name of an id that `write_places` made; empty for any other text.
+_PLACES = msgspec.json.Decoder(dict[str, _Seq | EventPlace])
 
-    A seq that is marked (see `marked`) is negative.
+
+def write_places(places: Mapping[str, EventPlace]) -> bytes:
+    """Return an id that contains the client's places: a JSON object of places by topic name, in base64url.
+
+    A place is a seq, or, in another epoch than that of the session's start, the list of the epoch's number and the seq.
     """
+    shown = {name: place if place.epoch else place.seq for name, place in sorted(places.items())}
+    return urlsafe_b64encode(msgspec.json.encode(shown)).rstrip(b"=")
+
+
+def read_places(text: str) -> dict[str, EventPlace]:
+    """Return the places by topic name of an id that `write_places` made; empty for any other text."""
     try:
-        found = _SEQS.decode(urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
+        found = _PLACES.decode(urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
     except (ValueError, binascii.Error, msgspec.DecodeError, RecursionError):
         return {}
-    return {name: seq for name, seq in found.items() if -MOST_SEQ <= seq <= MOST_SEQ}
-
-
-def marked(seq: int) -> int:
-    """Return the form in an id of a seq of the present epoch, in a session that began in another one; and back."""
-    return -1 - seq
+    return {name: EventPlace(0, place) if isinstance(place, int) else place for name, place in found.items()}
 
 
 def may_need_checkpoints(names: Iterable[str]) -> bool:
-    """Return whether the seqs of topics with these names may become too long for an id."""
-    return len(write_places(dict.fromkeys(names, MOST_SEQ))) > ID_BYTES
+    """Return whether the places in topics with these names may become too long for an id."""
+    # With the number of an epoch, a seq is one that the node has assigned: both are shorter than the largest seq.
+    return len(write_places(dict.fromkeys(names, EventPlace(0, MOST_SEQ)))) > ID_BYTES
 
 
 def read_checkpoint(text: str) -> tuple[str, int, int] | None:
@@ -61,36 +72,38 @@ def read_checkpoint(text: str) -> tuple[str, int, int] | None:
 
 
 class Checkpoints:
-    """The checkpoints of one stream of the session `tag`. The stream began at the seqs `begun`.
+    """The checkpoints of one stream of the session `tag`. The stream began at the places `begun`.
 
     The newest `MOVES` are exact. An older one leads back to the start of the stream: the client receives records again,
     and misses none.
     """
 
-    def __init__(self, tag: str, stream: int, begun: Mapping[str, int]) -> None:
+    def __init__(self, tag: str, stream: int, begun: Mapping[str, EventPlace]) -> None:
         self._label = f"{tag}.{stream}".encode()
         self._begun = dict(begun)
         self._base = dict(begun)
         self._names = [*begun]
         self._indexes = {name: index for index, name in enumerate(begun)}
         self._topics = array("H")
+        self._epochs = array("I")
         self._seqs = array("q")
         self._count = 0
 
     @property
     def size(self) -> int:
         """Return the memory in bytes, estimated."""
-        return TOPIC_BYTES * len(self._names) + 10 * len(self._seqs)
+        return TOPIC_BYTES * len(self._names) + MOVE_BYTES * len(self._seqs)
 
-    def add(self, name: str, seq: int) -> bytes:
-        """Add an event that takes the client to a seq of one topic; return the id of its checkpoint."""
+    def add(self, name: str, place: EventPlace) -> bytes:
+        """Add an event that takes the client to a place in one topic; return the id of its checkpoint."""
         at = self._count % MOVES
         if self._count < MOVES:
             self._topics.append(self._indexes[name])
-            self._seqs.append(seq)
+            self._epochs.append(place.epoch)
+            self._seqs.append(place.seq)
         else:
-            self._base[self._names[self._topics[at]]] = self._seqs[at]
-            self._topics[at], self._seqs[at] = self._indexes[name], seq
+            self._base |= self._move(at)
+            self._topics[at], self._epochs[at], self._seqs[at] = self._indexes[name], *place
         self._count += 1
         return self.last
 
@@ -99,8 +112,8 @@ class Checkpoints:
         """Return the id of the newest checkpoint."""
         return b"%b.%d" % (self._label, self._count)
 
-    def places(self, count: int) -> dict[str, int]:
-        """Return the client's seqs after this number of events; empty if there were fewer.
+    def places(self, count: int) -> dict[str, EventPlace]:
+        """Return the client's places after this number of events; empty if there were fewer.
 
         If that checkpoint is no longer kept, they are those at the start of the stream.
         """
@@ -109,5 +122,10 @@ class Checkpoints:
         oldest = max(0, self._count - MOVES)
         if count < oldest:
             return dict(self._begun)
-        moves = [number % MOVES for number in range(oldest, count)]
-        return self._base | {self._names[self._topics[at]]: self._seqs[at] for at in moves}
+        found = dict(self._base)
+        for number in range(oldest, count):
+            found |= self._move(number % MOVES)
+        return found
+
+    def _move(self, at: int) -> dict[str, EventPlace]:
+        return {self._names[self._topics[at]]: EventPlace(self._epochs[at], self._seqs[at])}

@@ -56,14 +56,10 @@ class OutgoingStream(Protocol):
 
 
 class WatchCursor(NamedTuple):
-    """How far a topic was sent to a client: a seq, and its epoch.
-
-    `before`: the last seq of another epoch before which it may have been cut off; -1: none.
-    """
+    """How far a topic was sent to a client: a seq, and its epoch."""
 
     seq: int
     epoch: str
-    before: int = -1
 
 
 class FollowedTopic:
@@ -75,7 +71,7 @@ class FollowedTopic:
     def __init__(self, follower: Follower, feed: Feed, nodes: frozenset[str], cursor: WatchCursor) -> None:
         self.feed = feed
         self.nodes = nodes
-        self.after, self.epoch, self.before = cursor
+        self.after, self.epoch = cursor
         self.is_first = True
         """Whether nothing has been read for the client yet."""
         self.owes_end = True
@@ -113,8 +109,6 @@ class FollowedTopic:
         has_news = bool(page.records) or page.tombstone is not None
         self.owes_end = (self.owes_end or has_news) and not page.caught_up
         self.is_first = False
-        if page.epoch not in ("", self.epoch):
-            self.before = self.after
         self.after = page.upto
         self.epoch = page.epoch or self.epoch
 

@@ -17,10 +17,11 @@ from typing import NamedTuple, Protocol
 from eventd.api.keys.api_key import ApiKey
 from eventd.api.topics.calls import V0
 from eventd.api.topics.checkpoints import (
+    MOVE_BYTES,
     MOVES,
     TOPIC_BYTES,
     Checkpoints,
-    marked,
+    EventPlace,
     may_need_checkpoints,
     read_checkpoint,
     read_places,
@@ -28,6 +29,7 @@ from eventd.api.topics.checkpoints import (
 from eventd.api.topics.client_stream import WatchCursor
 from eventd.api.topics.shared_reads import PageOptions, TopicRequest
 from eventd.api.topics.start import TopicSnapshot
+from eventd.api.topics.topic_progress import TopicProgress
 from eventd.errors import NotFound, Unauthorized
 from eventd.log.topics.errors import Throttled
 
@@ -49,7 +51,7 @@ class Stream(Protocol):
 
 
 class StreamStart(NamedTuple):
-    """The number, topics and cursors of a new stream; `checkpoints` is None if its event ids can hold all seqs."""
+    """The number, topics and cursors of a new stream; `checkpoints` is None if its event ids can hold all places."""
 
     number: int
     wants: list[tuple[TopicRequest, WatchCursor]]
@@ -60,15 +62,14 @@ class StreamStart(NamedTuple):
 class Session:
     """What a client follows. `topics`: the topic ids by name, as they were when its last stream began.
 
-    `begun`: where its last stream began, or its first will. What was written to a stream beyond that may not have
-    reached the client: only an id that it sends proves it. `written`: the furthest noted of any of its streams.
-    `heartbeat` and `idle_since` in seconds. `open`: how many streams are open or about to be; `streams`: the open ones
-    by number. `counted`: the size that `Sessions` has counted.
+    `progress`: how far its streams were sent each topic. `heartbeat` and `idle_since` in seconds. `open`: how many
+    streams are open or about to be; `streams`: the open ones by number. `counted`: the size that `Sessions` has
+    counted.
     """
 
     key: ApiKey
     topics: dict[str, int]
-    begun: dict[str, WatchCursor]
+    progress: dict[str, TopicProgress]
     pages: PageOptions
     heartbeat: float
     wid: str = ""
@@ -76,18 +77,15 @@ class Session:
     open: int = 0
     counted: int = 0
     streams: dict[int, Stream] = field(default_factory=dict)
-    written: dict[str, WatchCursor] = field(init=False)
     stream_size: int = field(init=False)
     """Estimated memory in bytes that a stream may need in the session."""
     _own_size: int = field(init=False)
-    _first: dict[str, int] = field(init=False)
     _streams_begun: int = 0
     _checkpoints: dict[int, Checkpoints] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.written = dict(self.begun)
-        self._first = {name: cursor.seq for name, cursor in self.begun.items()}
-        self.stream_size = TOPIC_BYTES * len(self.topics) + 10 * MOVES if may_need_checkpoints(self.topics) else 0
+        needs_checkpoints = may_need_checkpoints(self.topics)
+        self.stream_size = TOPIC_BYTES * len(self.topics) + MOVE_BYTES * MOVES if needs_checkpoints else 0
         self._own_size = (
             1000 + sum(400 + len(name) for name in self.topics) + sum(100 + len(n) for n in self.pages.nodes)
         )
@@ -106,34 +104,30 @@ class Session:
         """
         for stream in self.streams.values():
             self.note(stream)
-        seen = self._seen(last_event_id)
-        for name, furthest in self.written.items():
-            if name not in seen:
-                continue
-            seq, begun = seen[name], self.begun[name]
-            if seq < 0 and furthest.before < 0:
-                continue  # it is not an id of this session
-            # The client may have named a seq of the epoch before, without knowing of the present one: it begins anew.
-            may_be_before = begun.epoch != furthest.epoch and begun.seq <= seq <= furthest.before
-            if not may_be_before:
-                self.begun[name] = furthest._replace(seq=min(furthest.seq, marked(seq) if seq < 0 else seq))
+        for name, place in self._seen(last_event_id).items():
+            if (progress := self.progress.get(name)) is not None:
+                progress.continue_after(place)
         for name, found in present.items():
             self.topics[name] = found.topic_id
         self._streams_begun += 1
         checkpoints = None
         if self.stream_size:
-            seqs = {name: cursor.seq for name, cursor in self.begun.items()}
-            checkpoints = self._checkpoints[self._streams_begun] = Checkpoints(self._tag, self._streams_begun, seqs)
-        wants = [(TopicRequest(self.topics[name], name, self.pages), cursor) for name, cursor in self.begun.items()]
+            begun = {name: progress.stream_start for name, progress in self.progress.items()}
+            checkpoints = self._checkpoints[self._streams_begun] = Checkpoints(self._tag, self._streams_begun, begun)
+        wants = [
+            (TopicRequest(self.topics[name], name, self.pages), progress.begun)
+            for name, progress in self.progress.items()
+        ]
         return StreamStart(self._streams_begun, wants, checkpoints)
 
+    def epoch_number(self, name: str, epoch: str) -> int:
+        """Return the number by which event ids name an epoch of a topic."""
+        return self.progress[name].number_of(epoch)
+
     def note(self, stream: Stream) -> None:
-        """Note the position that a stream has reached in each topic, if it is the furthest of the session or in
-        another epoch."""
+        """Note the position that a stream has reached in each topic."""
         for name, cursor in stream.cursors().items():
-            known = self.written[name]
-            if cursor.epoch != known.epoch or cursor.seq > known.seq:
-                self.written[name] = cursor._replace(before=max(cursor.before, known.before))
+            self.progress[name].note(cursor)
 
     def end_stream(self, number: int) -> None:
         """Note the progress of a stream that has ended; only the last `ENDED_STREAMS` keep their checkpoints."""
@@ -142,8 +136,8 @@ class Session:
         for old in ended[:-ENDED_STREAMS]:
             del self._checkpoints[old]
 
-    def _seen(self, last_event_id: str) -> Mapping[str, int]:
-        """Return by topic name the seqs that a client had reached at this event; empty for an unknown id.
+    def _seen(self, last_event_id: str) -> Mapping[str, EventPlace]:
+        """Return by topic name the places that a client had reached at this event; empty for an unknown id.
 
         If the checkpoints of its stream are no longer kept, they are those at the start of the session.
         """
@@ -154,7 +148,9 @@ class Session:
         if tag != self._tag or not 1 <= number <= self._streams_begun:
             return {}
         kept = self._checkpoints.get(number)
-        return self._first if kept is None else kept.places(count)
+        if kept is None:
+            return {name: progress.start for name, progress in self.progress.items()}
+        return kept.places(count)
 
     @property
     def _tag(self) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
 from eventd.api.framework.models import U64, require_u64
 from eventd.api.topics.calls import V0
+from eventd.api.topics.client_stream import WatchCursor
 from eventd.api.topics.models import filter_ids
 from eventd.api.topics.shared_reads import PageOptions
 from eventd.errors import Invalid
@@ -26,7 +27,7 @@ MOST_RECORDS = 1000
 MOST_BYTES = 8 << 20
 MOST_SEQ = 2**63 - 1
 """A seq larger than that of any record."""
-_OTHER_EPOCH = "-"
+OTHER_EPOCH = "-"
 """Stands for every epoch but the present one: what a client has sent is as long as it likes."""
 
 
@@ -93,7 +94,18 @@ class TopicSnapshot(NamedTuple):
     def epoch_of(self, asked: From) -> str:
         """Return the epoch of the seq at which a client starts, as requested."""
         is_present = asked.tail or not asked.epoch or asked.epoch == self.epoch
-        return self.epoch if is_present else _OTHER_EPOCH
+        return self.epoch if is_present else OTHER_EPOCH
+
+
+def begin_topics(
+    found: Mapping[str, TopicSnapshot], asked: Mapping[str, From], *, include_epoch: bool
+) -> tuple[dict[str, Beginning], dict[str, WatchCursor]]:
+    """Return by name where a client starts in topics: as the node answers, and as cursors for its streams."""
+    beginnings = {name: topic.begin(asked[name], include_epoch=include_epoch) for name, topic in found.items()}
+    cursors = {
+        name: WatchCursor(beginnings[name].from_seq, topic.epoch_of(asked[name])) for name, topic in found.items()
+    }
+    return beginnings, cursors
 
 
 async def find_topics(v0: V0, names: Collection[str], *, lenient: bool) -> dict[str, TopicSnapshot]:

@@ -12,11 +12,12 @@ from eventd.api.errors.codes import NotAcceptable
 from eventd.api.framework.models import U32, U64, Body, NoQuery, Query, ResponseModel, require_u64
 from eventd.api.listener.sending import ClientStream
 from eventd.api.topics.calls import Call
-from eventd.api.topics.checkpoints import ID_BYTES, Checkpoints, marked, write_places
+from eventd.api.topics.checkpoints import ID_BYTES, Checkpoints, EventPlace, write_places
 from eventd.api.topics.client_stream import FollowedTopic, Follower, FollowerRegistry, WatchCursor
 from eventd.api.topics.sessions import SESSION_SECONDS, Session, Sessions
 from eventd.api.topics.shared_reads import Page
-from eventd.api.topics.start import Beginning, From, Viewing, find_topics, require_some
+from eventd.api.topics.start import Beginning, From, Viewing, begin_topics, find_topics, require_some
+from eventd.api.topics.topic_progress import TopicProgress
 
 RECORDS = 256
 BYTES = 256 << 10
@@ -61,18 +62,13 @@ async def begin_session(call: Call[Lenience, NewSession]) -> SessionBegun:
     require_some(asked.topics)
     call.key.require_names(*asked.topics)
     found = await find_topics(call.v0, asked.topics, lenient=call.query.lenient)
-    beginnings = {
-        name: topic.begin(asked.topics[name], include_epoch=asked.include_epoch) for name, topic in found.items()
-    }
+    beginnings, cursors = begin_topics(found, asked.topics, include_epoch=asked.include_epoch)
     least, most = HEARTBEAT_MS
     session = sessions.begin(
         Session(
             key=call.key,
             topics={name: topic.topic_id for name, topic in found.items()},
-            begun={
-                name: WatchCursor(beginnings[name].from_seq, topic.epoch_of(asked.topics[name]))
-                for name, topic in found.items()
-            },
+            progress={name: TopicProgress(cursor) for name, cursor in cursors.items()},
             pages=asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES),
             heartbeat=min(max(asked.heartbeat_ms, least), most) / 1000,
         )
@@ -100,7 +96,7 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
             return response
         number, wants, checkpoints = session.begin_stream(present, request.headers.get("Last-Event-ID", ""))
         chunked = request.version >= HttpVersion11
-        follower = SseFollower(registry, client, session.heartbeat, chunked=chunked, checkpoints=checkpoints)
+        follower = WatchFollower(registry, client, session, chunked=chunked, checkpoints=checkpoints)
         follower.greet()
         for want, cursor in wants:
             follower.follow(want, cursor)
@@ -130,11 +126,6 @@ def event(kind: str, place: bytes, data: bytes) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (place, kind.encode(), data)
 
 
-def _is_marked(following: FollowedTopic, page: Page) -> bool:
-    """Return whether a page is of another epoch than the one in which the session has begun its topic."""
-    return following.before >= 0 or page.epoch not in ("", following.epoch)
-
-
 def _record_data(page: Page) -> bytes:
     """Return the data of the `record` event, which is the same for all clients whatever other topics they follow."""
     if (data := page.texts.get(_record_data)) is None:
@@ -145,90 +136,97 @@ def _record_data(page: Page) -> bytes:
 
 
 class SseFollower(Follower):
-    """A client of a stream of server-sent events. `chunked`: with HTTP/1.1's transfer coding.
+    """A client of a stream of server-sent events. `chunked`: with HTTP/1.1's transfer coding."""
 
-    `checkpoints` name its position, where that is too long for an id.
+    def __init__(self, registry: FollowerRegistry, client: ClientStream, heartbeat: float, *, chunked: bool) -> None:
+        super().__init__(registry, client, heartbeat)
+        self._chunked = chunked
+
+    def greet(self) -> None:
+        """Send the delay after which the client reconnects if its stream breaks."""
+        self.stream.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
+
+    def heartbeat(self) -> bytes:
+        return self._chunk(b": hb\n\n")
+
+    def _chunk(self, text: bytes) -> bytes:
+        if not self._chunked or not text:
+            return text
+        return b"%x\r\n%b\r\n" % (len(text), text)
+
+
+class WatchFollower(SseFollower):
+    """A client of a stream of a watch session.
+
+    `checkpoints` name its places, where these are too long for an id.
     """
 
     def __init__(
         self,
         registry: FollowerRegistry,
         client: ClientStream,
-        heartbeat: float,
+        session: Session,
         *,
         chunked: bool,
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        super().__init__(registry, client, heartbeat)
-        self._chunked = chunked
+        super().__init__(registry, client, session.heartbeat, chunked=chunked)
+        self._session = session
         self._checkpoints = checkpoints
-
-    def greet(self) -> None:
-        """Send the delay after which the client reconnects if its stream breaks."""
-        self.stream.write(self._chunk(b"retry: %d\n\n" % RETRY_MS))
 
     def cursors(self) -> dict[str, WatchCursor]:
         """Return by name how far the client was sent each topic."""
-        return {
-            name: WatchCursor(following.after, following.epoch, following.before)
-            for name, following in self.topics.items()
-        }
+        return {name: WatchCursor(following.after, following.epoch) for name, following in self.topics.items()}
 
     def words(self, following: FollowedTopic, page: Page) -> bytes:
         """Return a page as events, empty without news; cached in the page for clients that follow only this topic."""
-        key = (SseFollower, self._chunked, following.is_first, following.owes_end, _is_marked(following, page))
+        epoch = self._session.epoch_number(page.name, page.epoch or following.epoch)
+        key = (WatchFollower, self._chunked, following.is_first, following.owes_end, epoch)
         alone = len(self.topics) == 1
         text = page.texts.get(key) if alone else None
         if text is None:
-            text = self._chunk(b"".join(self._events(following, page)))
+            text = self._chunk(b"".join(self._events(following, page, epoch)))
             if alone:
                 page.texts[key] = text
         return text
 
-    def _events(self, following: FollowedTopic, page: Page) -> list[bytes]:
+    def _events(self, following: FollowedTopic, page: Page, epoch: int) -> list[bytes]:
         name = page.name
         if page.gone:
             deleted = {"topic": name, "head_seq": 0, "reason": "deleted"}
             return [event("topic-deleted", self._id(name, None), msgspec.json.encode(deleted))]
-        events, is_marked = [], _is_marked(following, page)
+        events = []
         if (lost := page.tombstone) is not None:
             is_too_old = following.is_first and lost.reason != "recreated"
             loss = page.loss(lost, "from_seq_too_old" if is_too_old else "", epochs=following.feed.want.pages.epochs)
-            events.append(event("tombstone", self._id(name, page.begins_after, is_marked), msgspec.json.encode(loss)))
+            place = EventPlace(epoch, page.begins_after)
+            events.append(event("tombstone", self._id(name, place), msgspec.json.encode(loss)))
         is_end = page.caught_up and (bool(events or page.records) or following.owes_end)
-        place = self._id(name, page.upto, is_marked) if page.records or is_end else b""
+        event_id = self._id(name, EventPlace(epoch, page.upto)) if page.records or is_end else b""
         if page.records:
-            events.append(event("record", place, _record_data(page)))
+            events.append(event("record", event_id, _record_data(page)))
         if is_end:
             ended = msgspec.json.encode({"topic": name, "head_seq": page.head_seq})
-            events.append(event("caught-up", place, ended))
+            events.append(event("caught-up", event_id, ended))
         return events
 
-    def _id(self, name: str, seq: int | None, is_marked: bool = False) -> bytes:
-        """Return the id of an event that takes the client to `seq` of one topic; None: that topic no longer exists.
+    def _id(self, name: str, place: EventPlace | None) -> bytes:
+        """Return the id of an event that takes the client to a place in one topic; None: that topic no longer exists.
 
-        Adds a checkpoint for a `seq` if the stream keeps them. `is_marked`: the seq is of another epoch than the start.
+        Adds a checkpoint for a `place` if the stream keeps them.
         """
-        topics = self.topics.items()
-        seqs = {name: marked(each.after) if each.before >= 0 else each.after for name, each in topics}
-        if seq is None:
-            seqs.pop(name, None)
+        number_of = self._session.epoch_number
+        places = {each.name: EventPlace(number_of(each.name, each.epoch), each.after) for each in self.topics.values()}
+        if place is None:
+            places.pop(name, None)
         else:
-            seqs[name] = marked(seq) if is_marked else seq
+            places[name] = place
         if self._checkpoints is None:
-            return write_places(seqs)
-        checkpoint = self._checkpoints.last if seq is None else self._checkpoints.add(name, seq)
-        whole = write_places(seqs)
+            return write_places(places)
+        checkpoint = self._checkpoints.last if place is None else self._checkpoints.add(name, place)
+        whole = write_places(places)
         return whole if len(whole) <= ID_BYTES else checkpoint
-
-    def heartbeat(self) -> bytes:
-        return self._chunk(b": hb\n\n")
 
     def error(self, code: str, message: str) -> bytes:
         data = msgspec.json.encode({"code": code, "message": message})
         return self._chunk(event("error", self._id("", None), data))
-
-    def _chunk(self, text: bytes) -> bytes:
-        if not self._chunked or not text:
-            return text
-        return b"%x\r\n%b\r\n" % (len(text), text)

@@ -25,9 +25,9 @@ from eventd.api.listener.messages import IncomingMessages
 from eventd.api.listener.sending import PING, ClientStream, text_frame
 from eventd.api.listener.web_sockets import MAX_MESSAGE_BYTES, open_socket
 from eventd.api.topics.calls import V0, Call
-from eventd.api.topics.client_stream import FollowedTopic, Follower, FollowerRegistry, WatchCursor
+from eventd.api.topics.client_stream import FollowedTopic, Follower, FollowerRegistry
 from eventd.api.topics.shared_reads import Page, TopicRequest
-from eventd.api.topics.start import From, Viewing, find_topics, require_some
+from eventd.api.topics.start import From, Viewing, begin_topics, find_topics, require_some
 from eventd.api.topics.write import WriteBody, shown, write
 from eventd.errors import EventdError, Invalid
 from eventd.log.core.commit import GROUP_RECORDS
@@ -297,14 +297,11 @@ class Conversation:
         found = await find_topics(self._v0, beginnings, lenient=asked.lenient)
         if len(self._follower.topics.keys() | found.keys()) > MOST_FOLLOWED:
             raise Throttled.by("max_topics_per_connection", MOST_FOLLOWED)
-        begun = {
-            name: topic.begin(beginnings[name], include_epoch=asked.include_epoch) for name, topic in found.items()
-        }
+        begun, cursors = begin_topics(found, beginnings, include_epoch=asked.include_epoch)
         self._send("subscribed", request_id, topics=begun)
         pages = asked.pages(asked.limit or RECORDS, asked.max_batch_bytes or BYTES)
         for name, topic in found.items():
-            cursor = WatchCursor(begun[name].from_seq, topic.epoch_of(beginnings[name]))
-            self._follower.follow(TopicRequest(topic.topic_id, name, pages), cursor)
+            self._follower.follow(TopicRequest(topic.topic_id, name, pages), cursors[name])
 
     async def _unsubscribe(self, text: str, request_id: Raw) -> None:
         names = decode(text.encode(), Unsubscribe).names()

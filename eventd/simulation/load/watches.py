@@ -256,22 +256,31 @@ def _id_of(last: Asked, resume: str) -> str:
         case "old":
             return ids[len(ids) // 2]
         case "ahead" if ids[-1]:
-            return id_of_places({name: seq + AHEAD for name, seq in places_of(ids[-1]).items()})
+            return _id_ahead(ids[-1])
     return ""
 
 
 def places_of(text: str) -> dict[str, int]:
-    """Return the seqs by topic in the id of an event; empty for a text that is none.
+    """Return the seqs by topic in the id of an event; empty for a text that is none."""
+    return {name: place if isinstance(place, int) else place[1] for name, place in _decode(text).items()}
 
-    A seq is negative, and 1 less, in a session that has begun in another epoch.
-    """
+
+def id_of_places(places: dict[str, Any]) -> str:
+    """Return the id of an event after which a client has these seqs, each alone or behind the number of its epoch."""
+    return urlsafe_b64encode(msgspec.json.encode(dict(sorted(places.items())))).rstrip(b"=").decode()
+
+
+def _id_ahead(text: str) -> str:
+    """Return an id of the same epochs with larger seqs."""
+    places = _decode(text).items()
+    return id_of_places(
+        {name: place + AHEAD if isinstance(place, int) else (place[0], place[1] + AHEAD) for name, place in places}
+    )
+
+
+def _decode(text: str) -> dict[str, Any]:
     try:
-        found: dict[str, int] = msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        found: dict[str, Any] = msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, binascii.Error, msgspec.DecodeError):
         return {}
-    return {name: seq if seq >= 0 else -1 - seq for name, seq in found.items()}
-
-
-def id_of_places(seqs: dict[str, int]) -> str:
-    """Return the id of an event after which a client has these seqs."""
-    return urlsafe_b64encode(msgspec.json.encode(dict(sorted(seqs.items())))).rstrip(b"=").decode()
+    return found

@@ -255,7 +255,7 @@ async def test_the_checkpoints_of_a_session_count_as_its_memory(
         monkeypatch.setattr(sessions, "SESSIONS_BYTES", 250_000)
         told = await server.ask("GET", f"/watch/{wids[1]}")
         assert told.status == 429, "the first stream counts with the maximum of its memory"
-        monkeypatch.setattr(sessions, "SESSIONS_BYTES", 300_000)
+        monkeypatch.setattr(sessions, "SESSIONS_BYTES", 350_000)
         async with open_stream(server, wids[1]) as second:
             await second.take("caught-up")
     kept = server.v0.part(Sessions)
@@ -446,9 +446,9 @@ async def test_an_id_from_before_the_tombstone_of_a_topic_takes_it_to_its_beginn
     wid = (await begin_session(server, topics=topics)).body["wid"]
     async with open_stream(server, wid) as stream:
         first = (await stream.take("tombstone", "record", "caught-up", "tombstone", "record", "caught-up"))[0]
-    [known] = [name for name, seq in first.place.items() if seq == 0]
+    [known] = [name for name, place in first.place.items() if place == [1, 0]]
     [other] = {"a", "b"} - {known}
-    assert first.place == {known: 0, other: 2}
+    assert first.place == {known: [1, 0], other: 2}
     async with open_stream(server, wid, last=first.id) as stream:
         events = [event for _ in range(5) if (event := await stream.next()) is not None]
     sent = {(event.kind, event.data["topic"]): event for event in events}
@@ -456,6 +456,83 @@ async def test_an_id_from_before_the_tombstone_of_a_topic_takes_it_to_its_beginn
     assert [topic for kind, topic in sent if kind == "tombstone"] == [other]
     async with open_stream(server, wid, last=events[-1].id) as stream:
         await stream.take("caught-up", "caught-up")
+
+
+async def _recreate(server: Server, count: int, *topics: str) -> None:
+    for name in topics:
+        await server.delete(name)
+        await server.write(name, *range(count))
+
+
+async def test_an_id_of_the_first_epoch_is_never_taken_for_one_of_the_present_epoch(server: Server) -> None:
+    await server.write("jobs", *range(5))
+    wid = (await begin_session(server, "jobs", limit=1)).body["wid"]
+    async with open_stream(server, wid) as stream:
+        ids = [event.id for event in await stream.take(*["record"] * 5)]
+    await _recreate(server, 5, "jobs")
+    for last in ids[4], ids[3], "", write_place(jobs=9):
+        async with open_stream(server, wid, last=last) as stream:
+            events = await stream.take("tombstone", *["record"] * 5, "caught-up")
+        assert events[0].data["reason"] == "recreated"
+        assert [event.place for event in events] == [{"jobs": [1, seq]} for seq in (0, 1, 2, 3, 4, 5, 5)]
+    for seq in range(5):
+        async with open_stream(server, wid, last=events[seq].id) as stream:
+            assert (await stream.take("record"))[0].seqs == [seq + 1]
+
+
+async def test_a_topic_that_is_created_again_twice_within_a_session_is_sent_whole_each_time(server: Server) -> None:
+    await server.write("jobs", *range(3))
+    wid = (await begin_session(server, "jobs")).body["wid"]
+    last = ""
+    for epoch, count in enumerate((3, 5, 4, 6)):
+        async with open_stream(server, wid, last=last) as stream:
+            events = await stream.take(*["tombstone"] * (epoch > 0), "record", "caught-up")
+        assert events[-2].seqs == [*range(1, count + 1)]
+        assert events[-1].place == {"jobs": [epoch, count] if epoch else count}
+        last = events[-1].id
+        await _recreate(server, (5, 4, 6, 1)[epoch], "jobs")
+
+
+async def test_streams_of_one_session_are_each_told_of_a_new_epoch_at_their_own_seq(server: Server) -> None:
+    await server.write("jobs", *range(5))
+    wid = (await begin_session(server, "jobs", limit=1)).body["wid"]
+    async with open_stream(server, wid) as one, open_stream(server, wid) as other:
+        ids = [event.id for event in await one.take(*["record"] * 5)]
+        await other.take("record", "record")
+    await server.log.database.write(renew_epoch)
+    async with open_stream(server, wid, last=ids[4]) as stream:
+        assert await stream.seqs(5) == [1, 2, 3, 4, 5]
+    async with open_stream(server, wid, last=ids[1]) as stream:
+        tombstone, *sent = await stream.take("tombstone", *["record"] * 5)
+        assert (tombstone.data["reason"], [event.seqs for event in sent]) == ("recreated", [[n] for n in range(1, 6)])
+
+
+async def test_a_checkpoint_names_the_epochs_of_its_seqs(server: Server) -> None:
+    many = LONG[:64]
+    for name in many:
+        await server.write(name, *range(3))
+    wid = (await begin_session(server, *many)).body["wid"]
+
+    async def read(last: str) -> list[Event]:
+        """Return all events with an id until each topic has caught up."""
+        events: list[Event] = []
+        async with open_stream(server, wid, last=last) as stream:
+            while sum(event.kind == "caught-up" for event in events) < len(many):
+                event = await stream.next()
+                assert event is not None
+                events.append(event)
+        return events
+
+    events = await read("")
+    for count in (5, 4):
+        await _recreate(server, count, many[7])
+        for last in events[-1].id, events[-2].id:
+            again = await read(last)
+            sent = [(event.kind, event.data["topic"]) for event in again if event.kind != "caught-up"]
+            assert sent[:2] == [("tombstone", many[7]), ("record", many[7])]
+            assert next(event.seqs for event in again if event.kind == "record") == [*range(1, count + 1)]
+            assert {event.kind for event in await read(again[-1].id)} == {"caught-up"}
+        events = again
 
 
 async def test_the_end_of_a_topic_is_that_of_the_present_epoch(server: Server) -> None:

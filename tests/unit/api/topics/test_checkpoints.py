@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
 import pytest
 
 from eventd.api.topics import checkpoints
 from eventd.api.topics.checkpoints import (
     ID_BYTES,
     Checkpoints,
+    EventPlace,
     may_need_checkpoints,
     read_checkpoint,
     read_places,
@@ -25,46 +28,63 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_places_come_back_as_they_were() -> None:
-    seqs = {"b": 0, "a": MOST_SEQ}
-    assert read_places(write_places(seqs).decode()) == seqs
-    assert read_checkpoint(write_places(seqs).decode()) is None
+    places = {"b": EventPlace(2, 0), "a": EventPlace(0, MOST_SEQ), "c": EventPlace(2**32 - 1, MOST_SEQ)}
+    assert read_places(write_places(places).decode()) == places
+    assert read_checkpoint(write_places(places).decode()) is None
     assert read_places(f"{TAG}.1.2") == {}
+
+
+def test_a_place_in_the_first_epoch_is_a_seq_and_in_another_one_a_list() -> None:
+    event_id = write_places({"jobs": EventPlace(1, 3), "events": EventPlace(0, 88)})
+    assert urlsafe_b64decode(event_id + b"=" * (-len(event_id) % 4)) == b'{"events":88,"jobs":[1,3]}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-1", "1.5", f"{2**63}", '"1"', "null", "[]", "[1]", "[1,2,3]", "[-1,2]", "[1,-2]", f"[{2**32},1]", "[[1],2]"],
+)
+def test_an_id_with_a_wrong_place_has_none(text: str) -> None:
+    assert read_places(urlsafe_b64encode(f'{{"a":1,"jobs":{text}}}'.encode()).decode()) == {}
 
 
 def test_only_topics_whose_places_may_be_too_long_need_checkpoints() -> None:
     assert not may_need_checkpoints(f"n{number}" for number in range(100))
     assert may_need_checkpoints(f"n{number}" for number in range(256))
-    seqs = dict.fromkeys((f"n{number}" for number in range(100)), MOST_SEQ)
-    assert len(write_places(seqs)) <= ID_BYTES
+    places = dict.fromkeys((f"n{number}" for number in range(100)), EventPlace(0, MOST_SEQ))
+    assert len(write_places(places)) <= ID_BYTES
+    in_another_epoch = dict.fromkeys(places, EventPlace(999, 10**13 - 1))
+    assert len(write_places(in_another_epoch)) <= ID_BYTES, "ten trillion records, and a thousand epochs"
 
 
 def test_a_checkpoint_is_where_the_client_stood_after_that_event() -> None:
-    kept = Checkpoints(TAG, 3, {"a": 5, "b": 0})
+    kept = Checkpoints(TAG, 3, {"a": EventPlace(0, 5), "b": EventPlace(1, 0)})
     assert kept.last == b"0123456789ab.3.0"
-    assert [kept.add("a", 7), kept.add("b", 1), kept.add("a", 9)] == [b"%b.3.%d" % (TAG.encode(), n) for n in (1, 2, 3)]
+    moves = [("a", EventPlace(0, 7)), ("b", EventPlace(1, 1)), ("a", EventPlace(2, 0))]
+    assert [kept.add(*move) for move in moves] == [b"%b.3.%d" % (TAG.encode(), n) for n in (1, 2, 3)]
     assert read_checkpoint(kept.last.decode()) == (TAG, 3, 3)
     assert [kept.places(count) for count in range(5)] == [
-        {"a": 5, "b": 0},
-        {"a": 7, "b": 0},
-        {"a": 7, "b": 1},
-        {"a": 9, "b": 1},
+        {"a": (0, 5), "b": (1, 0)},
+        {"a": (0, 7), "b": (1, 0)},
+        {"a": (0, 7), "b": (1, 1)},
+        {"a": (2, 0), "b": (1, 1)},
         {},
     ]
 
 
 @pytest.mark.usefixtures("few")
 def test_an_old_checkpoint_leads_back_to_where_the_stream_began_and_never_ahead() -> None:
-    kept = Checkpoints(TAG, 1, {"a": 0, "b": 0})
-    stood = [{"a": 0, "b": 0}]
+    kept = Checkpoints(TAG, 1, dict.fromkeys("ab", EventPlace(0, 0)))
+    stood = [dict.fromkeys("ab", EventPlace(0, 0))]
     for seq in range(1, 12):
-        kept.add("ab"[seq % 2], seq)
-        stood.append(stood[-1] | {"ab"[seq % 2]: seq})
+        name, place = "ab"[seq % 2], EventPlace(seq // 3, seq)
+        kept.add(name, place)
+        stood.append(stood[-1] | {name: place})
     assert [kept.places(count) for count in range(7, 12)] == stood[7:12]
     assert [kept.places(count) for count in range(7)] == [stood[0]] * 7
 
 
 def test_the_longest_id_of_a_checkpoint_fits() -> None:
-    kept = Checkpoints(TAG, 999_999_999, {"a": 0})
+    kept = Checkpoints(TAG, 999_999_999, {"a": EventPlace(0, 0)})
     kept._count = 10**15 - 1
     assert len(kept.last) <= 256
     assert read_checkpoint(kept.last.decode()) == (TAG, 999_999_999, 10**15 - 1)
