@@ -17,6 +17,7 @@ from eventd.simulation.load.watches import (
     WATCHED,
     WRITERS,
     epochs_at_start,
+    numbered_places,
     places_of,
     watched_record,
 )
@@ -31,50 +32,53 @@ _BUSY: Final = 503
 
 
 class WatchSession:
-    """A session by its answers: which `starts` its next stream may have in each topic, and the ids that it has sent.
+    """A session by its answers: which `starts` its next stream may have in each topic, and the `ids` that it has sent.
 
-    `ids` are the seqs of the ids that arrived. `epochs` are those that the reader's places may be of: the one that it
-    has named, until the node has reported another one, and again for a stream that begins where the last one did.
+    `epochs` are those that the reader's places may be of: of the start of a stream, until the node has reported another
+    one. `owing` are the topics whose next event must do so: the reader's place is of an epoch that has ended.
     """
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.without = asked.question.get("node", "")
         self.starts = {name: {each["from_seq"]} for name, each in asked.answer["topics"].items()}
-        self.ids: dict[str, dict[str, int]] = {}
-        self._named = epochs_at_start(asked)
-        self.epochs = {name: {epoch} for name, epoch in self._named.items()}
-        self.owing = {name for name, each in asked.answer["topics"].items() if each["epoch"] != self._named[name]}
-        """The topics whose first event must report another epoch."""
-        self._reached = {name: (epoch, 0) for name, epoch in self._named.items()}
+        self.ids: set[str] = set()
+        named = epochs_at_start(asked)
+        self.epochs = {name: {epoch} for name, epoch in named.items()}
+        self.owing = set[str]()
+        self._present = {name: each["epoch"] for name, each in asked.answer["topics"].items()}
+        self._start_epochs = {name: {epoch} for name, epoch in named.items()}
+        self._numbers = {name: {0: epoch} for name, epoch in named.items()}
+        self._reached = {name: {epoch: 0} for name, epoch in named.items()}
 
     def begin_stream(self, stream: Asked) -> None:
         """Change the starts as a stream does; one that was not answered may have been begun or not."""
-        seqs = self.ids.get(stream.question["last_id"])
-        if seqs is None:
-            for name, epoch in self._named.items():
-                self.epochs[name].add(epoch)
-            seqs = places_of(stream.question["last_id"])  # beyond what was sent: the node may not follow
-            for name, ahead in seqs.items():
-                self.starts[name] = self.starts[name] | set(range(self._reached[name][1], ahead))
-            return
-        for name, seq in seqs.items():
-            self.starts[name] = {seq} if stream.status == _OK else self.starts[name] | {seq}
+        last_id = stream.question["last_id"]
+        is_certain = last_id in self.ids and stream.status == _OK
+        for name, (number, seq) in numbered_places(last_id).items():
+            epoch = self._numbers[name][number]
+            # With an id beyond what was sent, the node may not follow it.
+            starts = {seq} if last_id in self.ids else set(range(self._reached[name][epoch], seq))
+            self.starts[name] = starts if is_certain else self.starts[name] | starts
+            self._start_epochs[name] = {epoch} if is_certain else self._start_epochs[name] | {epoch}
+        self.epochs = {name: set(epochs) for name, epochs in self._start_epochs.items()}
+        self.owing = {name for name, epochs in self.epochs.items() if self._present[name] not in epochs}
 
-    def keep(self, event_id: str, seqs: dict[str, int]) -> None:
-        """Note an id that has arrived, and how far it leads in the epoch that a tombstone has reported last."""
-        self.ids[event_id] = seqs
-        for name, seq in seqs.items():
-            epoch, reached = self._reached[name]
-            if self.epochs[name] == {epoch}:
-                self._reached[name] = epoch, max(reached, seq)
+    def keep(self, event_id: str) -> Iterator[str]:
+        """Note an id that has arrived, and how far it leads; yield the topics whose epoch it numbers wrongly."""
+        self.ids.add(event_id)
+        for name, (number, seq) in numbered_places(event_id).items():
+            epoch = self._numbers[name].setdefault(number, min(self.epochs[name]))
+            if epoch not in self.epochs[name]:
+                yield name
+            self._reached[name][epoch] = max(self._reached[name].get(epoch, 0), seq)
 
     def change_epoch(self, topic: str, epoch: str, seq: int) -> None:
         """Continue in another epoch after a seq: what was sent before is of the one before, unless it is the same."""
         self.epochs[topic] = {epoch}
         self.owing.discard(topic)
-        if self._reached[topic][0] != epoch:
-            self._reached[topic] = epoch, seq
+        self._present[topic] = epoch
+        self._reached[topic].setdefault(epoch, seq)
 
 
 class WatchReference:
@@ -312,7 +316,8 @@ class _StreamReading:
             if seq not in self._places[name]:
                 detail = f"{name}: the id names seq {seq}, and {_some(self._places[name])} was sent"
                 yield self._reference.found(detail, event.at)
-        self._session.keep(event.id, seqs)
+        for name in self._session.keep(event.id):
+            yield self._reference.found(f"{name}: the id numbers its epoch as another one: {event.id}", event.at)
 
 
 def _is_session(asked: Asked) -> bool:

@@ -256,31 +256,29 @@ def _id_of(last: Asked, resume: str) -> str:
         case "old":
             return ids[len(ids) // 2]
         case "ahead" if ids[-1]:
-            return _id_ahead(ids[-1])
+            places = numbered_places(ids[-1])
+            return id_of_places({name: (number, seq + AHEAD) for name, (number, seq) in places.items()})
     return ""
 
 
 def places_of(text: str) -> dict[str, int]:
     """Return the seqs by topic in the id of an event; empty for a text that is none."""
-    return {name: place if isinstance(place, int) else place[1] for name, place in _decode(text).items()}
+    return {name: seq for name, (_, seq) in numbered_places(text).items()}
 
 
-def id_of_places(places: dict[str, Any]) -> str:
-    """Return the id of an event after which a client has these seqs, each alone or behind the number of its epoch."""
-    return urlsafe_b64encode(msgspec.json.encode(dict(sorted(places.items())))).rstrip(b"=").decode()
+def numbered_places(text: str) -> dict[str, tuple[int, int]]:
+    """Return by topic the number of an epoch and a seq in the id of an event; empty for a text that is none.
 
-
-def _id_ahead(text: str) -> str:
-    """Return an id of the same epochs with larger seqs."""
-    places = _decode(text).items()
-    return id_of_places(
-        {name: place + AHEAD if isinstance(place, int) else (place[0], place[1] + AHEAD) for name, place in places}
-    )
-
-
-def _decode(text: str) -> dict[str, Any]:
+    A seq alone is of the epoch 0.
+    """
     try:
-        found: dict[str, Any] = msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        found = msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, binascii.Error, msgspec.DecodeError):
         return {}
-    return found
+    return {name: (0, place) if isinstance(place, int) else (place[0], place[1]) for name, place in found.items()}
+
+
+def id_of_places(places: dict[str, tuple[int, int]]) -> str:
+    """Return the id of an event after which a client has these places: by topic the number of an epoch, and a seq."""
+    shown = {name: [number, seq] if number else seq for name, (number, seq) in sorted(places.items())}
+    return urlsafe_b64encode(msgspec.json.encode(shown)).rstrip(b"=").decode()

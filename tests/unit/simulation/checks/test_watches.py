@@ -15,15 +15,15 @@ CONTENT = {"text": "x"}
 EPOCH = "e-1"
 
 
-def records(*numbers: int, after: int = 0) -> SentEvent:
+def records(*numbers: int, after: int = 0, epoch: int = 0) -> SentEvent:
     sent = [{"$seq": seq, "data": watched_record(number)["data"]} for seq, number in enumerate(numbers, after + 1)]
     upto = after + len(numbers)
     data = {"topic": WATCHED, "from_seq": after, "to_seq": upto, "records": sent}
-    return SentEvent(5.1, "record", id_of_places({WATCHED: upto}), data)
+    return SentEvent(5.1, "record", id_of_places({WATCHED: (epoch, upto)}), data)
 
 
-def caught_up(seq: int) -> SentEvent:
-    return SentEvent(5.2, "caught-up", id_of_places({WATCHED: seq}), {"topic": WATCHED, "head_seq": seq})
+def caught_up(seq: int, epoch: int = 0) -> SentEvent:
+    return SentEvent(5.2, "caught-up", id_of_places({WATCHED: (epoch, seq)}), {"topic": WATCHED, "head_seq": seq})
 
 
 def found(
@@ -63,7 +63,7 @@ def test_a_topic_that_is_read_whole_violates_nothing() -> None:
 
 
 def test_an_error_of_the_stream_violates_nothing() -> None:
-    error = SentEvent(5.2, "error", id_of_places({WATCHED: 1}), {"error": "overloaded"})
+    error = SentEvent(5.2, "error", id_of_places({WATCHED: (0, 1)}), {"error": "overloaded"})
     assert found(records(0), error) == set()
 
 
@@ -86,16 +86,22 @@ def test_a_wrong_stream_is_named(events: list[SentEvent], violation: str) -> Non
 def test_an_event_with_another_payload_is_named(payload: dict[str, Any], violations: set[str]) -> None:
     sent = [{"$seq": 1, "meta": {"id": "e"}, "data": payload}]
     data = {"topic": GROUP_TOPIC, "from_seq": 0, "to_seq": 1, "records": sent}
-    assert found(SentEvent(5.1, "record", id_of_places({GROUP_TOPIC: 1}), data), topic=GROUP_TOPIC) == violations
+    assert found(SentEvent(5.1, "record", id_of_places({GROUP_TOPIC: (0, 1)}), data), topic=GROUP_TOPIC) == violations
 
 
 def tombstone(epoch: str) -> SentEvent:
     data = {"topic": WATCHED, "earliest_seq": 1, "epoch": epoch}
-    return SentEvent(5.05, "tombstone", id_of_places({WATCHED: 0}), data)
+    return SentEvent(5.05, "tombstone", id_of_places({WATCHED: (1, 0)}), data)
 
 
 def test_after_a_restore_the_records_of_the_copy_follow_a_tombstone() -> None:
-    assert found(tombstone(EPOCH), records(0), caught_up(1), epoch="e-0", restored=True) == set()
+    events = tombstone(EPOCH), records(0, epoch=1), caught_up(1, epoch=1)
+    assert found(*events, epoch="e-0", restored=True) == set()
+
+
+def test_an_id_that_names_the_epoch_before_a_tombstone_is_named() -> None:
+    events = tombstone(EPOCH), records(0), caught_up(1)
+    assert found(*events, epoch="e-0", restored=True) == {"V14"}
 
 
 @pytest.mark.parametrize(
@@ -118,13 +124,35 @@ def test_an_id_beyond_what_was_sent_leads_back_to_that_in_the_epoch_of_the_topic
     topics = {name: {"from_seq": 5, "epoch": "e-0"} for name in (WATCHED, GROUP_TOPIC)}
     answer = {"wid": "w", "topics": {name: {"from_seq": 5, "epoch": EPOCH} for name in topics}}
     of_group = {"topic": GROUP_TOPIC, "earliest_seq": 1, "epoch": EPOCH}
-    other = SentEvent(5.0, "tombstone", id_of_places({GROUP_TOPIC: 0, WATCHED: 5}), of_group)
-    streams = {"": [other, tombstone(EPOCH), records(0)], id_of_places({WATCHED: 1000}): [records(1, after=after)]}
+    other = SentEvent(5.0, "tombstone", id_of_places({GROUP_TOPIC: (1, 0), WATCHED: (0, 5)}), of_group)
+    ahead, first = id_of_places({WATCHED: (1, 1000)}), [other, tombstone(EPOCH), records(0, epoch=1)]
+    streams = {"": first, ahead: [records(1, after=after, epoch=1)]}
     asked = [Asked(SESSION, "a", 4.0, 4.1, 200, {"topics": topics}, answer)]
     for last_id, events in streams.items():
         question = {"wid": "w", "last_id": last_id, "lane": "reader", "pause": 0.05}
         asked.append(Asked(WATCH, "a", 5.0, 5.5, 200, question, ("hung up", events)))
     found = WatchReference(Journal(asked, [(3.5, "epoch", "a")]), "a", 0.0).violations()
+    assert {each.invariant for each in found} == violations
+
+
+@pytest.mark.parametrize(
+    ("events", "violations"),
+    [
+        ([tombstone(EPOCH), records(0, epoch=1)], set()),
+        ([caught_up(5)], {"V10"}),  # its epoch has ended
+        ([records(0, after=5)], {"V10"}),
+    ],
+)
+def test_a_reader_that_continues_before_a_tombstone_gets_it_again(
+    events: list[SentEvent], violations: set[str]
+) -> None:
+    before = SentEvent(5.0, "record", id_of_places({WATCHED: (0, 5)}), records(0, after=4).data)
+    topics = {WATCHED: {"from_seq": 4, "epoch": "e-0"}}
+    asked = [Asked(SESSION, "a", 4.0, 4.1, 200, {"topics": topics}, {"wid": "w", "topics": topics})]
+    for last_id, sent in (("", [before, tombstone(EPOCH), records(0, epoch=1)]), (before.id, events)):
+        question = {"wid": "w", "last_id": last_id, "lane": "reader", "pause": 0.05}
+        asked.append(Asked(WATCH, "a", 5.0, 5.5, 200, question, ("hung up", sent)))
+    found = WatchReference(Journal(asked, [(4.9, "epoch", "a")]), "a", 0.0).violations()
     assert {each.invariant for each in found} == violations
 
 
