@@ -56,6 +56,7 @@ class Client:
         self,
         topics: Mapping[str, int | None],
         *,
+        epochs: Mapping[str, str] = MappingProxyType({}),
         node: Sequence[str] = (),
         tags: bool = True,
         meta: bool = True,
@@ -65,6 +66,7 @@ class Client:
     ) -> Watch:
         """Return a `Watch` of topics by name, each after a seq; None: only records written after the watch begins.
 
+        To continue an earlier watch, pass its `cursors` and its `epochs`: records of another epoch follow a `Gap`.
         Records whose writer is named in `node` are left out, unless a topic's `dedupe_node` is false. A batch has up to
         `limit` records.
         """
@@ -76,7 +78,7 @@ class Client:
             include_tags=tags,
             include_data=data,
         )
-        return Watch(self._connection, topics, options)
+        return Watch(self._connection, topics, epochs, options)
 
     def publisher(self, group: str, *, window: int = 256, requests: int = 2, websocket: bool = True) -> Publisher:
         """Return a `Publisher` of events to a group; use it as a context manager.

@@ -55,13 +55,17 @@ class Watch:
     """An asynchronous iterable of `Batch`, `Gap`, `CaughtUp` and `TopicDeleted`.
 
     `topics` maps names to the seq after which a topic is watched; None: only records written after the watch begins.
+    `epochs` are those of the seqs; without one, a seq counts as one of the present epoch.
     """
 
-    def __init__(self, connection: Connection, topics: Mapping[str, int | None], options: Options) -> None:
+    def __init__(
+        self, connection: Connection, topics: Mapping[str, int | None], epochs: Mapping[str, str], options: Options
+    ) -> None:
         self._connection = connection
         self._options = options
         self._starts = dict(topics)
-        self._epochs: dict[str, str] = {}  # of the seqs reached, as far as the node has named them
+        # Of the seqs reached, as far as they are known.
+        self._epochs = {topic: epoch for topic, epoch in epochs.items() if topics.get(topic) is not None}
         self._known: set[str] = set()  # topics that existed once
         self._session = ""
         self._last_id = ""  # of the last processed frame: the node continues from it
@@ -74,6 +78,11 @@ class Watch:
         Deleted topics are left out, and until the node has answered, those that begin at None.
         """
         return {topic: seq for topic, seq in self._starts.items() if seq is not None}
+
+    @property
+    def epochs(self) -> dict[str, str]:
+        """Return the epochs of `cursors`, for the same later watch; empty until the node has answered."""
+        return dict(self._epochs)
 
     def __aiter__(self) -> AsyncGenerator[Sight, None]:
         return self._run()

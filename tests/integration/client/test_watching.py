@@ -145,6 +145,60 @@ async def test_a_node_that_comes_back_with_another_epoch_is_read_from_the_beginn
     assert watch.cursors == {"a": 4}
 
 
+async def test_a_later_watch_with_the_epochs_of_the_first_notices_a_topic_created_again(
+    client: Client,
+) -> None:
+    await write(client, "a", 1, 2)
+    await write(client, "b", 1)
+    first = client.watch({"a": 0, "b": 0})
+    assert first.epochs == {}
+    await see(first, until=3)
+    cursors, epochs = first.cursors, first.epochs
+    assert (cursors, epochs.keys()) == ({"a": 2, "b": 1}, {"a", "b"})
+    await client.topics.delete("a")
+    await write(client, "a", 3, 4, 5)
+    await write(client, "b", 2)
+    later = client.watch(cursors, epochs=epochs)
+    seen = await see(later, until=4)
+    assert [(sight.topic, sight.reason) for sight in seen if isinstance(sight, Gap)] == [("a", "recreated")]
+    assert sorted(records(seen), key=str) == [("a", 3), ("a", 4), ("a", 5), ("b", 2)]
+    assert (later.cursors, later.epochs["b"]) == ({"a": 3, "b": 2}, epochs["b"])
+    assert later.epochs["a"] != epochs["a"]
+
+
+async def test_the_epoch_of_an_earlier_watch_is_nothing_to_one_that_begins_at_the_end(client: Client) -> None:
+    await write(client, "a", 1)
+    watch = client.watch({"a": None}, epochs={"a": "of a topic that was deleted"})
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        assert isinstance(await anext(sights), CaughtUp)
+    later = client.watch(watch.cursors, epochs=watch.epochs)
+    await write(client, "a", 2)
+    assert records(await see(later, until=1)) == [("a", 2)]
+
+
+async def test_a_topic_that_is_created_again_twice_is_read_whole_after_a_gap_each_time(
+    far: Client, client: Client, network: FlakyProxy
+) -> None:
+    await write(client, "a", 0, 1, 2)
+    network.faults = [Fault("/watch/", CUT, words=b"caught-up")] * 2
+    watch = far.watch({"a": 0})
+    seen: list[Sight] = []
+    ends = 0
+    async with asyncio.timeout(30), aclosing(aiter(watch)) as sights:
+        async for sight in sights:
+            seen.append(sight)
+            ends += isinstance(sight, CaughtUp)
+            if ends == 3:
+                break
+            if isinstance(sight, CaughtUp):  # the stream was cut
+                count = len(records(seen))
+                await client.topics.delete("a")
+                await write(client, "a", *range(count, count + 4))
+    assert records(seen) == [("a", n) for n in range(11)]
+    assert [sight.reason for sight in seen if isinstance(sight, Gap)] == ["recreated"] * 2
+    assert network.asked.count("POST /v0/watch") == 1
+
+
 async def test_what_is_missing_is_a_value_and_comes_once(client: Client) -> None:
     await client.topics.put("a", Config(cap_records=2))
     for n in range(5):
