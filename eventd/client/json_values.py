@@ -22,8 +22,8 @@ MOST_LEVELS: Final = 61
 """Maximum nesting of a record's data: a node accepts bodies of 64 levels, of which the request itself has three."""
 LONGEST_KEY: Final = 40
 LONGEST_PLACE: Final = 80
-LONG_INT_BITS: Final = 64
-"""Integers of more bits are checked: Python limits the digits of those that it writes as text."""
+_LARGE_INT: Final = 1 << 64
+"""From this on, integers are checked: Python limits the digits of those that it writes as text."""
 
 # Numbers as text: those that no float can hold are taken, as they are by a node.
 _decode_raw = msgspec.json.Decoder(float_hook=str).decode
@@ -69,11 +69,47 @@ def require_payload(payload: object) -> None:
 
 def require_json(value: object, where: str, levels: int = MOST_LEVELS) -> None:
     """Raise `Invalid` for a value that JSON cannot express, or nested more than `levels` deep. `where` is its place."""
+    if not _is_plain(value, levels):  # nearly never
+        _require_json(value, where, levels)
+
+
+def _is_plain(value: Any, levels: int) -> bool:
+    """Return whether a value consists of common values only: to know the place of each takes much longer."""
+    kind = type(value)
+    if kind is str:
+        return _is_utf8(value)
+    if kind is dict:
+        if not levels:
+            return False
+        for key, member in value.items():
+            if type(key) is not str or not _is_utf8(key) or not _is_plain(member, levels - 1):
+                return False
+        return True
+    if kind is list:
+        return levels > 0 and all(_is_plain(member, levels - 1) for member in value)
+    if kind is int:
+        return bool(-_LARGE_INT < value < _LARGE_INT)
+    if kind is float:
+        return isfinite(value)
+    return value is None or kind is bool
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _require_json(value: object, where: str, levels: int) -> None:
     kind = type(value)
     if value is None or kind is bool:
         return
     if isinstance(value, Enum):
-        require_json(value.value, where, levels)  # the encoder writes the value
+        _require_json(value.value, where, levels)  # the encoder writes the value
     elif isinstance(value, dict | list | tuple):
         if not levels:
             raise Invalid(
@@ -83,7 +119,7 @@ def require_json(value: object, where: str, levels: int = MOST_LEVELS) -> None:
         for key, member in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(value, dict):
                 _require_key(key, where)
-            require_json(member, _member(where, key), levels - 1)
+            _require_json(member, _member(where, key), levels - 1)
     elif isinstance(value, Raw):
         _require_raw(value, where, levels)
     elif kind not in (str, int, float):
@@ -100,7 +136,7 @@ def _require_scalar(value: Any, where: str) -> None:
             raise Invalid(
                 f"{_cut_place(where)} is {value}, which JSON cannot express", hint="send None or a text instead"
             )
-    elif value.bit_length() > LONG_INT_BITS:
+    elif abs(value) >= _LARGE_INT:
         try:
             str(value)
         except ValueError:
@@ -153,15 +189,11 @@ def _require_key(key: object, where: str) -> None:
 
 
 def _require_text(text: str, where: str) -> None:
-    if text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+    if not _is_utf8(text):
         raise Invalid(
             f"{_cut_place(where)} contains a lone surrogate, which UTF-8 cannot express",
             hint="decode its bytes with errors='replace', or send them as base64",
-        ) from None
+        )
 
 
 def _is_text(value: object) -> bool:
