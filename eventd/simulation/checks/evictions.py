@@ -88,8 +88,9 @@ class EvictedEvents:
             yield f", and only {sender.evicted_position} are evicted"
         links = [link for link in self._topology.links if (link.source, link.dest) == (node, host)]
         # Of evicted events nothing shows through which nodes they came, and whether a relay would send them; nor does a
-        # node know what a peer has whose mark is of another epoch than its last receipt.
-        if sender.may_have_renewed or any(link.is_changed or link.relay for link in links):
+        # node know what a peer has whose mark is of another epoch than its last receipt. A link that was
+        # removed has changed, too.
+        if sender.may_have_renewed or not links or any(link.is_changed or link.relay for link in links):
             return
         lost = [name for name, position in sender.gone.items() if after < position <= upto]
         if not any(

@@ -71,3 +71,13 @@ def test_an_event_that_must_be_kept_for_a_peer_is_not_explained_by_a_later_begin
 )
 def test_a_gap_without_a_loss_is_named(a: Tables, b: Tables, violations: int) -> None:
     assert [each.invariant for each in evicted(a=a, b=b).violations(9.0)] == ["V10"] * violations
+
+
+def test_nothing_says_what_a_peer_lacked_whose_link_was_removed() -> None:
+    every = cast(
+        "dict[str, StoredTables]", {"a": Tables(gone={"a-1": 4}), "b": Tables(gaps=[(3, 4)], positions={"a-1": 7})}
+    )
+    found = EvictedEvents(
+        every, Topology("pair", ["a", "b"], []), {"a": SmallRetention(max_events=1)}, {"a-1": "door.open"}
+    )
+    assert list(found.violations(9.0)) == []
