@@ -17,7 +17,7 @@ from eventd.cli.daemon import tls
 from eventd.cli.program.command_line import Command, CommandLine, program
 from eventd.cli.program.flags import Flags, shared_flags, with_settings
 from eventd.cli.program.values import Duration
-from eventd.cli.terminal.output import Column, Format, Output, text
+from eventd.cli.terminal.output import Column, DocumentFormat, Format, Output, text
 from eventd.errors import CheckFailed, EventdError, SettingsError
 from eventd.runtime.chance import SYSTEM
 from eventd.runtime.clock import SECOND, SystemClock
@@ -292,9 +292,11 @@ def simulate(
     ctx: typer.Context,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of runs.")] = 50,
     first: Annotated[
-        int, typer.Option("--from", min=0, help="Seed of the first run; each next one is one higher.")
+        int, typer.Option("--from", min=0, help="Seed of the first run, 0 or more; each next one is one higher.")
     ] = 1,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Play only this seed, and show its plan.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Play only this seed, 0 or more, and show its plan.")
+    ] = None,
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Play only the plan in this file, and show it.")
     ] = None,
@@ -321,7 +323,7 @@ def simulate(
             help="Run nodes on this Postgres server, in databases that are created for the command, and dropped.",
         ),
     ] = "",
-    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
+    output: Annotated[DocumentFormat, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
     """Run whole nodes on virtual time with faults, and check that nothing is lost; exits with status 4 otherwise.
 

@@ -16,6 +16,7 @@ from eventd.simulation.faults.pairs import pairs_on
 from eventd.simulation.plan import SimulationPlan, draw_plan
 from eventd.simulation.run import SimulationResult, play
 from eventd.simulation.world.sqlite_library import load_library
+from eventd.text.plural import counted
 
 if TYPE_CHECKING:
     from eventd.store.schema.scratch_databases import ScratchDatabases
@@ -123,9 +124,10 @@ class CampaignResult(msgspec.Struct, rename="camel"):
     def failure(self) -> str:
         """Return why the campaign has failed; empty if it has not."""
         if self.violations:
-            return f"{self.failed_runs} of {self.runs} runs failed"
+            return f"{self.failed_runs} of {counted(self.runs, 'run')} failed"
         if self.idle_runs == self.runs:
-            return f"all {self.runs} runs were too idle to count: they prove nothing"
+            what = "the run was" if self.runs == 1 else f"all {self.runs} runs were"
+            return f"{what} too idle to count: that proves nothing"
         if self.runs >= RARE_RUNS and self.never_taken:
             return f"{self.runs} runs have never taken: {', '.join(self.never_taken)}"
         if self.runs >= RARE_RUNS and self.never_acknowledged:

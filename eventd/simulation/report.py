@@ -14,7 +14,7 @@ import msgspec
 
 import eventd
 import federation
-from eventd.errors import Conflict, Invalid
+from eventd.errors import Conflict, EventdError, Invalid
 from eventd.simulation.campaign import CampaignResult
 from eventd.simulation.faults.fault import POSTGRES, SQLITE
 from eventd.simulation.faults.pairs import pairs_on
@@ -70,7 +70,8 @@ class CampaignReport:
     def open(cls, file: Path | None, postgres: str = "") -> CampaignReport:
         """Return the report in a file, or a new one if it does not exist; `postgres`: the version of the nodes' server.
 
-        Raises `Invalid` if the file is not a report, `Conflict` if its runs are of another origin, and OSError.
+        Raises `Invalid` if the file is not a report, `Conflict` if its runs are of another origin, and `EventdError` if
+        it cannot be read or written.
         """
         present = present_origin()
         if postgres:
@@ -83,6 +84,8 @@ class CampaignReport:
             return report
         try:
             found = msgspec.json.decode(file.read_bytes(), type=_Stored)
+        except OSError as error:
+            raise EventdError(f"the report {file} cannot be read: {error.strerror}") from None
         except msgspec.DecodeError as error:
             raise Invalid(f"{file} is not the report of a campaign: {error}", hint="name another file") from None
         for name in CampaignOrigin.__struct_fields__:
@@ -95,7 +98,7 @@ class CampaignReport:
         return cls(found.origin, found.commit, found.machines, found.result, file)
 
     def add(self, result: SimulationResult) -> None:
-        """Add a run of this machine, and write the file. Raises OSError."""
+        """Add a run of this machine, and write the file. Raises `EventdError`."""
         if (machine := present_machine()) not in self.machines:
             self.machines.append(machine)
         self.result.add(result)
@@ -112,8 +115,12 @@ class CampaignReport:
         if self._file is None:
             return
         part = self._file.with_name(f".{self._file.name}.part")
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(self.to_object())) + b"\n")
-        part.replace(self._file)
+        try:
+            part.write_bytes(msgspec.json.format(msgspec.json.encode(self.to_object())) + b"\n")
+            part.replace(self._file)
+        except OSError as error:
+            hint = "create its folder first" if isinstance(error, FileNotFoundError) else ""
+            raise EventdError(f"the report {self._file} cannot be written: {error.strerror}", hint=hint) from None
 
 
 def present_origin() -> CampaignOrigin:

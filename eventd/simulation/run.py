@@ -256,7 +256,9 @@ class SimulationRun:
         found.units = sum(planned for planned, _ in found.work.values())
         found.units_acknowledged = sum(done for _, done in found.work.values())
         found.faults, found.pairs = self.misfortune.inflicted, pairs_that_met(self.misfortune.times)
-        found.kills, found.power_losses = world.journal.count("kill"), world.journal.count("power")
+        found.power_losses = sum(machine.boots - 1 for machine in world.machines.values())
+        ends = world.journal.count("kill") + world.journal.count("power")
+        found.kills = ends - found.power_losses  # on Postgres, the journal has both as kills
         found.steps, found.sum = world.loop.steps, world.loop.sum
         found.seconds = world.loop.time() - BEGIN
 

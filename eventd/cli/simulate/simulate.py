@@ -6,16 +6,18 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from eventd.cli.simulate.postgres import CampaignServer, databases_on
 from eventd.cli.simulate.processes import play_in_processes, uninterrupted
-from eventd.cli.terminal.output import Format, Output
+from eventd.cli.simulate.summary import summary_lines
+from eventd.cli.terminal.output import DocumentFormat, Output
 from eventd.errors import CheckFailed, EventdError, Invalid
 from eventd.settings.environment import scratch_folder, unseeded_environment
+from eventd.text.plural import counted
 
 if TYPE_CHECKING:  # it loads the node
     from eventd.simulation.campaign import CampaignResult
@@ -29,7 +31,7 @@ MEMORY: Final = Path("/dev/shm")
 
 
 def run_seeds(
-    first: int, seeds: int, *, jobs: int, output: Format, file: Path | None = None, postgres: str = ""
+    first: int, seeds: int, *, jobs: int, output: DocumentFormat, file: Path | None = None, postgres: str = ""
 ) -> None:
     """Play the plans of `seeds` seeds from `first` on, in `jobs` processes. Raises `CheckFailed` for a violation.
 
@@ -38,6 +40,7 @@ def run_seeds(
     server on which the nodes have their databases.
     """
     fix_hash_seed()
+    printed = Output(output, headers=True, colour=False)
     from eventd.simulation.campaign import require_machine
     from eventd.simulation.report import CampaignReport
 
@@ -53,11 +56,10 @@ def run_seeds(
         if jobs == 1:
             _leave()  # Danger: what is left of a run in this process would log and warn as it unwinds
         raise interrupt
-    if output in ("json", "yaml"):
-        shown = report.to_object() if file is not None else found.to_object() | {"sums": sums}
-        Output(output, headers=True, colour=False).value(shown)
+    if printed.is_document:
+        printed.value(report.to_object() if file is not None else found.to_object() | {"sums": sums})
     else:
-        print("\n".join(_summary(found)))
+        print("\n".join(summary_lines(found)))
     if found.failure:
         raise CheckFailed(found.failure, hint=found.hint)
 
@@ -85,7 +87,7 @@ def _add_results(
 
 
 def _interrupted(found: CampaignResult, file: Path | None) -> str:
-    runs = f"{found.runs} runs" if found.runs != 1 else "1 run"
+    runs = counted(found.runs, "run")
     if file is None:
         return f"interrupted after {runs}, of which nothing is kept; with --report FILE a campaign can be continued"
     return f"interrupted: the file {file} has {runs}; the same command continues the campaign"
@@ -142,8 +144,8 @@ def _play_one(
     else:
         print("\n".join(plan.lines()))
         result = trace_plan(plan, lambda _: None, _folder(), server)
-    steps = f"{result.steps} steps in {result.seconds:.1f} virtual seconds"
-    print(f"{steps}, sum {result.sum:08x}; {result.acknowledged} events acknowledged", flush=True)
+    steps = f"{counted(result.steps, 'step')} in {result.seconds:.1f} virtual seconds, sum {result.sum:08x}"
+    print(f"{steps}; {counted(result.acknowledged, 'event')} acknowledged", flush=True)
     for violation in result.violations:
         print(violation, file=sys.stderr, flush=True)
     if not (result.violations or result.counts):
@@ -152,6 +154,8 @@ def _play_one(
             raise CheckFailed(idle, hint="play more seeds with --seeds")
         print(idle, file=sys.stderr)  # as a small plan may be that was kept because it failed once
     if not result.violations:
+        if shrink:
+            print("the run violates nothing: there is no failure to search a smaller plan for", file=sys.stderr)
         return
     if shrink:
         _shrink(plan, result.violations[0].invariant, server)
@@ -165,7 +169,9 @@ def _read_plan(file: Path) -> SimulationPlan:
 
     try:
         return plan_from_json(file.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+    except OSError as error:
+        raise EventdError(f"{file} cannot be read: {error.strerror}", hint="--shrink writes plans") from None
+    except msgspec.DecodeError as error:
         raise EventdError(f"{file} cannot be read as a plan: {error}", hint="--shrink writes plans") from None
     except Invalid as error:
         raise Invalid(f"{file}: {error.message}", hint=error.hint) from None
@@ -197,7 +203,8 @@ def _write_anew(name: str, content: bytes) -> Path:
 
 
 def _size(plan: SimulationPlan) -> str:
-    return f"{len(plan.topology.nodes)} nodes, {len(plan.load)} steps of load, {len(plan.faults)} faults"
+    load = counted(len(plan.load), "step of load", "steps of load")
+    return f"{counted(len(plan.topology.nodes), 'node')}, {load}, {counted(len(plan.faults), 'fault')}"
 
 
 def fix_hash_seed() -> None:
@@ -216,18 +223,3 @@ def _folder() -> Path | None:
     if named := scratch_folder():
         return Path(named)
     return MEMORY if os.access(MEMORY, os.W_OK) else None
-
-
-def _summary(found: CampaignResult) -> Iterator[str]:
-    yield (
-        f"{found.runs} runs, {found.failed_runs} with violations, {found.idle_runs} too idle to count;"
-        f" {found.acknowledged_events} events acknowledged, {found.batches} batches; {found.kills} kills,"
-        f" {found.power_losses} power losses; {found.runs_per_cpu_minute:.0f} runs per CPU minute; sum {found.sum}"
-    )
-    yield "faults: " + ", ".join(f"{count} {kind}" for kind, count in sorted(found.faults.items()))
-    met = [name for name, count in found.fault_pairs.items() if count]
-    yield f"pairs of kinds that met: {len(met)} of {len(found.fault_pairs)}"
-    taken = [f"{count} {name}" for name, count in found.branches.items() if count]
-    yield "rare branches: " + (", ".join(taken) or "none")
-    if found.never_taken:
-        yield "never taken: " + ", ".join(found.never_taken)

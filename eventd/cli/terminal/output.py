@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from eventd.cli.terminal.jsonpath import Template
 
 Format = Literal["table", "wide", "json", "yaml", "name", "jsonpath=TEMPLATE"]
+DocumentFormat = Literal["table", "json", "yaml", "jsonpath=TEMPLATE"]
+"""The forms of a result that is not a list, and has no name."""
 RecordsFormat = Literal["table", "csv", "json", "yaml"]
 """The forms of a result whose columns the command does not know in advance."""
 
@@ -103,7 +105,12 @@ class Output:
     """
 
     def __init__(
-        self, format: Format | RecordsFormat, *, headers: bool, colour: bool, stream: TextIO | None = None
+        self,
+        format: Format | DocumentFormat | RecordsFormat,
+        *,
+        headers: bool,
+        colour: bool,
+        stream: TextIO | None = None,
     ) -> None:
         self.format: str = format
         self._template: Template | None = None

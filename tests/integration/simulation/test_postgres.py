@@ -51,6 +51,7 @@ def test_a_run_on_postgres_violates_nothing(seed: int, databases: ScratchDatabas
     assert result.violations == []
     assert result.counts
     assert result.acknowledged > 0
+    assert result.power_losses >= result.faults.get("power", 0), "also those without a fault of a disk"
 
 
 def test_commits_that_do_not_wait_for_the_disk_are_found(databases: ScratchDatabases, tmp_path: Path) -> None:

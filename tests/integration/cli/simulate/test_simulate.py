@@ -75,9 +75,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> PlayedSeed:
 def test_runs_without_a_violation_end_with_a_summary(played: PlayedSeed) -> None:
     done = played.done
     assert done.exit_code == ExitCode.OK
-    assert done.stdout.startswith("1 runs, 0 with violations, 0 too idle to count; ")
+    assert done.stdout.startswith("1 run, 0 with violations, 0 too idle to count; ")
     assert "\nrare branches: " in done.stdout
-    assert "\nnever taken: " in done.stdout, "one run does not take them all"
+    assert "\nnever taken: " not in done.stdout, "one run does not take them all"
 
 
 def test_a_violation_is_a_line_with_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +143,34 @@ def test_one_seed_takes_no_options_of_many(words: tuple[str, ...]) -> None:
     done = call("--seed", "2", *words)
     assert done.exit_code == ExitCode.USAGE
     assert f"leave out {words[0]}" in " ".join(done.stderr.split())
+
+
+def test_a_template_chooses_members_of_the_result(played: PlayedSeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "play", lambda *_, **__: played.result)
+    done = call("--from", "34", "--seeds", "1", "-o", "jsonpath={.runs} {.sums}")
+    assert done.stdout == f'1 {{"34": "{played.result.sum:08x}"}}\n'
+
+
+@pytest.mark.parametrize("form", ["wide", "name"])
+def test_a_form_of_lists_is_refused_with_those_that_there_are(form: str) -> None:
+    done = call("-o", form)
+    assert done.exit_code == ExitCode.USAGE
+    assert f"'{form}' is not one of table, json, yaml, jsonpath=TEMPLATE" in " ".join(done.stderr.split())
+
+
+def test_a_run_that_violates_nothing_is_not_shrunk(played: PlayedSeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "play", lambda *_, **__: played.result)
+    done = call("--seed", "34", "--shrink")
+    assert done.exit_code == ExitCode.OK
+    assert done.stderr == "the run violates nothing: there is no failure to search a smaller plan for\n"
+
+
+def test_a_file_that_is_missing_is_named_as_it_was_given(tmp_path: Path) -> None:
+    plan, report = str(tmp_path / "plan.json"), str(tmp_path / "no" / "campaign.json")
+    assert str(call("--plan", plan).exception).startswith(f"{plan} cannot be read: No such file or directory (")
+    refused = str(call("--report", report).exception)
+    assert refused == f"the report {report} cannot be written: No such file or directory (create its folder first)"
+    assert str(call("--report", str(tmp_path)).exception) == f"the report {tmp_path} cannot be read: Is a directory"
 
 
 @pytest.mark.parametrize("words", [("--from", "34", "--seeds", "1"), ("--seed", "34")], ids=["many", "one"])
