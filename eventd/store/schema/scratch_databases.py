@@ -103,8 +103,9 @@ class ScratchDatabases:
     def left_by_others(self) -> list[str]:
         """Return the names of databases for this purpose whose program has ended without dropping them."""
         with translated(self.label):
-            held = self._session.execute(_HELD, (f"{self._purpose} %",)).fetchall()
+            # Databases first: a program has its session before its databases, and may begin between the two questions.
             found = self._session.execute(_OWN, (f"{self._purpose}\\_%",)).fetchall()
+            held = self._session.execute(_HELD, (f"{self._purpose} %",)).fetchall()
         tokens = {name.removeprefix(f"{self._purpose} ") for (name,) in held}
         names = (name for (name,) in found if not name.startswith(self._prefix))
         return [name for name in names if _token_of(name, self._purpose) not in {"", *tokens}]

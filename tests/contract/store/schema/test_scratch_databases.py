@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from psycopg import sql
@@ -65,6 +67,29 @@ def test_no_database_of_another_name_is_dropped(databases: ScratchDatabases, pos
         other.close()
     assert databases.left_by_others() == [left]
     postgres_server.drop_database(f"/{left}")
+
+
+def test_a_program_that_begins_meanwhile_has_left_nothing(
+    databases: ScratchDatabases, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins between the two questions that `left_by_others` asks, whichever is the first."""
+    session, begun = databases._session, list[ScratchDatabases]()
+
+    def execute(*words: Any) -> Any:
+        answer = session.execute(*words)
+        if not begun:
+            begun.append(ScratchDatabases(server_url(postgres_server), PURPOSE, SYSTEM.token(4).hex()))
+            begun[0]._session.execute(f"CREATE DATABASE {begun[0]._name('a')}")
+        return answer
+
+    monkeypatch.setattr(databases, "_session", SimpleNamespace(execute=execute))
+    try:
+        assert databases.left_by_others() == []
+    finally:
+        monkeypatch.undo()
+        for other in begun:
+            other.drop_all()
+            other.close()
 
 
 def test_ended_sessions_hold_no_lock_any_more(databases: ScratchDatabases, postgres_server: PostgresServer) -> None:
