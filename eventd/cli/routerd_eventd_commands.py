@@ -320,7 +320,8 @@ def simulate(
         typer.Option(
             "--postgres",
             metavar="URL",
-            help="Run nodes on this Postgres server, in databases that are created for the command, and dropped.",
+            help="Run nodes on this Postgres server, in databases that are created for the command, and dropped."
+            " Pass its password in PGPASSWORD.",
         ),
     ] = "",
     output: Annotated[DocumentFormat, typer.Option("-o", "--output", help="Output format.")] = "table",
