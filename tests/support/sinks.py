@@ -65,6 +65,7 @@ class ScriptedSink:
     matches: Callable[[Record], bool] = lambda record: True
     spoils: Callable[[Record], str] = lambda record: ""  # why a matching record must not be sent
     reached: bool = True
+    unknown: bool = False
     opening: deque[BaseException] = field(default_factory=deque)
     answers: deque[Answer] = field(default_factory=deque)
     opened: int = 0
@@ -85,7 +86,7 @@ class ScriptedSink:
         self.starts.append(start)
         if self.opening:
             raise self.opening.popleft()
-        return OpenResult(self.reached)
+        return OpenResult(self.reached, unknown=self.unknown)
 
     def select(self, page: MatchingPage[Record], after: int, attempts: int) -> OutboundBatch | None:
         matching = [record for record in page.items if self.matches(record)]

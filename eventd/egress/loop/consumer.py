@@ -32,7 +32,7 @@ from eventd.egress.loop.wait_any import until_any
 from eventd.errors import DatabaseUnavailable, EventdError, FenceLost, NotFound
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wakeups import Watch
-from eventd.log.cursors.cursors import Cursor, LinkState, end_cursor, rewind
+from eventd.log.cursors.cursors import Cursor, LinkState, clear_failures, end_cursor, rewind
 from eventd.log.cursors.steps import Postponement, Step
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND, Countdown
@@ -320,8 +320,11 @@ class Consumer(Generic[PageT]):
             if not self._flying and not more and ended:
                 await self._log.database.write(end_cursor, cursor)
                 return True
-            if opened is not None and opened.reached and not (self._flying or more or progress.healthy):
-                await self._settle_idle(progress, succeeded=True)  # the link works again, and no delivery will show it
+            if opened is not None and not (self._flying or more or progress.healthy):
+                if opened.reached:
+                    await self._settle_idle(progress, succeeded=True)  # it works again, and no delivery will show it
+                elif opened.unknown:
+                    await self._forget_failures(progress)
             await self._wait(progress, watch, more or ended)  # records beyond its end are not waited for
             while self._flying and self._flying[0][1].done():
                 await self._settle_first(progress, cursor)
@@ -443,6 +446,12 @@ class Consumer(Generic[PageT]):
         progress.healthy = progress.healthy or succeeded
         if succeeded:
             self._link_log.note(LinkState.RUNNING)
+
+    async def _forget_failures(self, progress: _Progress) -> None:
+        """Show the link as running: all that it has failed to deliver was evicted, or has expired."""
+        await self._log.database.write(clear_failures, [self.name], self._log.clock.now())
+        progress.failures, progress.healthy = 0, True
+        self._link_log.note(LinkState.RUNNING)
 
     async def _postpone(self, progress: _Progress, held: LinkError, *, failures: int | None = None) -> None:
         now = self._log.clock.now()

@@ -77,10 +77,15 @@ class Rewind(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """The result of `open`: whether the other side answered, and the protocol it has proven to speak, if any."""
+    """The result of `open`: whether the other side answered, and the protocol it has proven to speak, if any.
+
+    `unknown`: only a delivery shows whether the other side answers. Then a link without anything to deliver is shown as
+    running, although its last delivery failed: it retries nothing.
+    """
 
     reached: bool
     proven: str = ""
+    unknown: bool = False
 
 
 class OutboundRecord(Protocol):

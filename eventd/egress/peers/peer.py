@@ -152,7 +152,7 @@ class PeerSink:
         if self._peer.protocol == "auto":
             self._protocol = cursor.protocol if cursor.protocol == V2 else ""
         if self._protocol == V1:
-            return OpenResult(reached=False)
+            return OpenResult(reached=False, unknown=True)
         try:
             mark = await self._v2.mark(start=start)
         except V2Unsupported as answer:

@@ -50,21 +50,14 @@ async def _unrest(world: SimulatedWorld, client: ApiClient) -> list[str]:
     reply = await client.ask("links", "GET", f"/groups/{GROUP}/links")
     if not reply.is_good:
         return [f"{name} answers {reply.status}"]
-    peers = {link.dest: link for link in world.topology.links if link.source == name}
-    may_be_empty = {peer for peer, link in peers.items() if link.protocol == "v1" and name in world.journal.retentions}
+    peers = {link.dest for link in world.topology.links if link.source == name}
     shown = {link["peer"]: link for link in reply.document["outbound"]}
-    busy = [f"{name} has no link to {peer}" for peer in sorted(peers.keys() - shown.keys())]
-    busy += [f"{name}>{peer}: {_words(link)}" for peer, link in shown.items() if not _rests(link, peer in may_be_empty)]
-    return busy
+    busy = [f"{name} has no link to {peer}" for peer in sorted(peers - shown.keys())]
+    return [*busy, *(f"{name}>{peer}: {_words(link)}" for peer, link in shown.items() if not _rests(link))]
 
 
-def _rests(link: dict[str, Any], may_be_empty: bool) -> bool:
-    """Return whether a link rests. If `may_be_empty`, retention may have taken all that it has failed to send.
-
-    Over v1 nothing else shows that the peer answers again: the link shows its last error until there is another event.
-    """
-    is_well = link["state"] == "running" or (may_be_empty and link["position"] == link["head"])
-    return is_well and not link["lagEvents"] and not link["repairs"]
+def _rests(link: dict[str, Any]) -> bool:
+    return link["state"] == "running" and not link["lagEvents"] and not link["repairs"]
 
 
 def _words(link: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from eventd.log.cursors.cursors import (
 )
 from eventd.log.cursors.selections import declare_selection
 from eventd.log.cursors.steps import Step
+from eventd.log.retention.evict import EvictionLimits, evict
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Database
 from eventd.store.engine.statements import fetch
@@ -390,6 +391,24 @@ async def test_passing_over_what_must_not_be_sent_is_no_success_of_the_link(
         cursor = await link.cursor()
         assert (cursor.state, cursor.attempts, cursor.succeeded_at) == (LinkState.BACKING_OFF, 1, None)
     assert await rows(log, batches, "exceptions", "status") == [('[[1,"expired"]]', 0)]
+
+
+async def test_a_link_that_only_a_delivery_can_test_retries_nothing_when_nothing_is_left(
+    log: EventLog, topic: int, clock: ManualClock
+) -> None:
+    await publish(log, topic, "a", "b")
+    sink = ScriptedSink(NAME, page=(1, 1 << 20), reached=False, unknown=True)
+    sink.answers.extend([DOWN, DOWN])
+    async with run_consumer(log, sink, topic) as link:
+        await held(link, LinkState.BACKING_OFF, 1)
+        await log.database.write(evict, topic, EvictionLimits(max_records=1, keep_undelivered=False), now=clock.now())
+        clock.advance(1)
+        await held(link, LinkState.BACKING_OFF, 2)
+        await log.database.write(evict, topic, EvictionLimits(max_records=0, keep_undelivered=False), now=clock.now())
+        clock.advance(2)
+        await held(link, LinkState.RUNNING, 0)
+        cursor = await link.cursor()
+        assert (cursor.last_error, cursor.retry_at, cursor.succeeded_at) == ("", None, None), "nothing was delivered"
 
 
 async def test_a_link_that_answers_again_is_shown_as_running_without_anything_to_send(
