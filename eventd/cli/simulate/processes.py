@@ -77,7 +77,9 @@ def play_in_processes(
         stack.callback(_end, players)
         selector = stack.enter_context(selectors.DefaultSelector())
         for _ in range(min(jobs, len(seeds))):
-            with uninterrupted():  # otherwise Ctrl-C could leave one that is not ended
+            # Otherwise Ctrl-C could leave one that is not ended. A process inherits the mask, so that no SIGINT ends it
+            # before it can ignore one.
+            with uninterrupted():
                 players.append(_start(folder, server))
             selector.register(cast("IO[bytes]", players[-1].process.stdout), selectors.EVENT_READ, players[-1])
         for player in players * AHEAD:

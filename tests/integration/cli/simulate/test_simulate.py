@@ -220,6 +220,20 @@ def test_a_process_that_has_answered_all_its_seeds_may_end_before_the_others(
     assert list(answers) == [b"2"]
 
 
+def test_no_interrupt_ends_a_process_that_plays_seeds_while_it_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It interrupts itself before it could ignore that."""
+
+    def start_script(*_: object) -> processes._Player:
+        script = 'read seed; kill -INT $$; echo "$seed"'
+        pipe = subprocess.PIPE
+        return processes._Player(subprocess.Popen(["/bin/sh", "-c", script], stdin=pipe, stdout=pipe))
+
+    monkeypatch.setattr(processes, "_start", start_script)
+    assert list(play_in_processes([1], 1, tmp_path)) == [b"1"]
+
+
 def test_an_interrupted_campaign_leaves_no_process_and_no_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
