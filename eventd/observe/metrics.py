@@ -119,7 +119,11 @@ class Metrics:
 
     def _sending(self) -> None:
         self._delivery = self._counter(
-            "outbox_delivery_total", "Events that a peer has acknowledged or refused.", "group", "peer", "status"
+            "outbox_delivery_total",
+            "Events that a peer has acknowledged or refused; lost: that were evicted before, at most.",
+            "group",
+            "peer",
+            "status",
         )
         self._sent = self._counter(
             "outbox_delivered_bytes_total", "Bytes of the batches that a peer has acknowledged.", "group", "peer"
@@ -333,6 +337,10 @@ class Metrics:
     def rejected(self, group: str, peer: str, count: int) -> None:
         """Count events that a peer refused permanently."""
         self._delivery.labels(group, peer, "refused").inc(count)
+
+    def lost(self, group: str, peer: str, most: int) -> None:
+        """Count events that retention evicted before a link reached them, of which there are `most` or fewer."""
+        self._delivery.labels(group, peer, "lost").inc(most)
 
     def failed(self, group: str, peer: str, reason: str) -> None:
         """Count a failed attempt to deliver; `reason` is a short fixed word."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from eventd.log.core.id_conflicts import ConflictCount
 from eventd.log.core.missing_records import MissingRecords
+from eventd.log.delivery.acknowledgements import NO_LOSSES, LinkLosses
 from eventd.resources.group_configuration import GroupConfig
 from eventd.resources.kinds.federation_slo import EXPIRES_SOON, LAG_FAIL, LAG_WARN
 
@@ -107,7 +108,8 @@ class Deliveries:
 class PeerFacts:
     """A peer and its measured values. `trouble`: why `link` and `deliveries` could not be read; they are then unknown.
 
-    `lost_before`: whether retention removed unexpired events that the link had not reached.
+    `lost_before`: whether retention removed unexpired events that the link has not reached yet; `losses`: those that it
+    has passed since.
     """
 
     group: str
@@ -116,6 +118,7 @@ class PeerFacts:
     link: LinkFacts = LinkFacts()
     deliveries: Deliveries = Deliveries()
     lost_before: bool = False
+    losses: LinkLosses = NO_LOSSES
     trouble: str = ""
 
     @property

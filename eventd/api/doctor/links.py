@@ -260,6 +260,14 @@ def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
         detail = "retention removed events that the link had not reached; the next batch reports the gap to the peer"
         remedy = "to keep undelivered events, set retention.undelivered: keep"
         yield _of(peer, "lost events", CheckStatus.WARN, "events-lost", detail, remedy)
+    if peer.losses.times:
+        times, last = counted(peer.losses.times, "gap"), _moment(peer.losses.last_at)
+        detail = f"retention removed at most {counted(peer.losses.most, 'event')} before this peer had them: {times}"
+        remedy = (
+            f"at {peer.node}, to see the positions: routerctl federation gaps --group {peer.group}; to keep undelivered"
+            " events, set retention.undelivered: keep"
+        )
+        yield _of(peer, "gaps", CheckStatus.WARN, "events-skipped", f"{detail}, most recently at {last}", remedy)
     if found.spent_letters:
         number = counted(found.spent_letters, "dead letter")
         detail = f"{number} cannot be retried: the event has expired or was evicted"

@@ -24,6 +24,7 @@ from eventd.log.core.missing_records import MissingRecords, count_unstored, find
 from eventd.log.core.topic_row import TopicRow
 from eventd.log.cursors.cursors import Cursor
 from eventd.log.cursors.dead_letters import count_dead_letters
+from eventd.log.delivery.acknowledgements import count_link_losses
 from eventd.log.delivery.refused_requests import count_tls_refusals
 from eventd.resources.group_configuration import GroupConfig, PeerConfig
 from eventd.resources.keyring import check_files
@@ -204,6 +205,7 @@ async def _read_peer(
         tally = await read_sample(services.database.read, topic, found.ledger, rounds, context.now, late_from)
     except EventdError as error:
         return _unread(peer, error)
+    losses = await services.database.read(count_link_losses, link_name(peer.group, peer.node_name))
     cursor = found.ledger.link.cursor
     return PeerFacts(
         peer.group,
@@ -212,6 +214,7 @@ async def _read_peer(
         link=_link(cursor),
         deliveries=_deliveries(found.backlog, found.dead_letters, tally, refuses=_link(cursor).is_refused),
         lost_before=cursor is not None and cursor.position < context.topic.lost_position,
+        losses=losses,
     )
 
 

@@ -18,7 +18,7 @@ from eventd.egress.transport.transport import Transport
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.wire_page import WirePage
 from eventd.log.cursors.cursors import Cursor
-from eventd.log.cursors.steps import DeliveredBatch
+from eventd.log.cursors.steps import GAP_PROTOCOL, DeliveredBatch
 from eventd.log.delivery.selection import Selection
 from eventd.net.address_rules import AddressRules
 from eventd.resources.group_configuration import GroupConfig, PeerConfig
@@ -34,6 +34,8 @@ class PeerMetrics(Protocol):
     def delivered(self, group: str, peer: str, count: int, size: int, lag: float) -> None: ...
 
     def rejected(self, group: str, peer: str, count: int) -> None: ...
+
+    def lost(self, group: str, peer: str, most: int) -> None: ...
 
     def failed(self, group: str, peer: str, reason: str) -> None: ...
 
@@ -213,7 +215,7 @@ class PeerSink:
         self._room.answers = self._room.answers or ack.asked
         if outbound.records:
             self._count(outbound, ack)
-        return ack
+        return ack if outbound.lost is None or self._repair else self._note_loss(outbound, outbound.lost, ack)
 
     def settled(self, ack: Ack) -> None:
         """Give the memory of the oldest batch under way back to the budget."""
@@ -237,6 +239,19 @@ class PeerSink:
             self._dependencies.metrics.rejected(*where, len(ack.refused))
         if ack.failure is not None:
             self._dependencies.metrics.failed(*where, ack.failure.reason)
+
+    def _note_loss(self, outbound: PeerBatch, after: int, ack: Ack) -> Ack:
+        """Add the ledger row of the events that were evicted before the batch, after the position `after`."""
+        self._dependencies.metrics.lost(self._group.name, self._peer.node_name, outbound.after - after)
+        row = replace(
+            self._v2.row(outbound, (), status=0),
+            after=after,
+            upto=outbound.after,
+            events=0,
+            exceptions=(),
+            protocol=GAP_PROTOCOL,
+        )
+        return replace(ack, batches=(row, *ack.batches))
 
     def _unsent(self, outbound: PeerBatch) -> DeliveredBatch:
         """Return the ledger row for a page from which nothing is sent, because all of its records are exceptions: the

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eventd.log.cursors.steps import CALLBACK_PROTOCOL, GAP_PROTOCOL
 from eventd.store.engine.database import Connection
-from eventd.store.engine.statements import fetch
+from eventd.store.engine.statements import fetch, indexed_by
 
 
 def first_acknowledged(conn: Connection, cursor: str, positions: Sequence[int]) -> dict[int, int]:
@@ -93,9 +93,30 @@ class GapRow(NamedTuple):
 
 
 def read_recent_gaps(conn: Connection, since: int) -> list[GapRow]:
-    """Return the ledger rows of lost records of all cursors since a time, in microseconds."""
+    """Return the ledger rows of lost records of all cursors of callbacks since a time, in microseconds."""
     sql = f"SELECT cursor, acked_at, receipt FROM batches WHERE protocol = '{GAP_PROTOCOL}' AND acked_at >= ?"
-    return [GapRow._make(row) for row in fetch(conn, sql, (since,))]
+    found = [GapRow._make(row) for row in fetch(conn, sql, (since,))]
+    return [row for row in found if row.receipt]  # those of links have none
+
+
+class LinkLosses(NamedTuple):
+    """The events that were evicted before a link reached them, as its ledger has them: how often, how many at most,
+    and when the last were noted, in microseconds."""
+
+    times: int = 0
+    most: int = 0
+    last_at: int = 0
+
+
+NO_LOSSES: Final = LinkLosses()
+
+
+def count_link_losses(conn: Connection, cursor: str) -> LinkLosses:
+    """Return the losses of a link, as long as its ledger has the rows. Positions of other topics are counted, too."""
+    table = f"batches{indexed_by(conn, 'batches_gaps')}"
+    sql = f"SELECT count(*), sum(upto - after), max(acked_at) FROM {table} WHERE cursor = ? AND protocol = 'gap'"
+    times, most, last_at = fetch(conn, sql, (cursor,))[0]
+    return LinkLosses(times, int(most), last_at) if times else NO_LOSSES
 
 
 def read_gaps(conn: Connection, cursor: str, *, limit: int) -> list[AcceptedBatch]:

@@ -407,6 +407,9 @@ async def test_a_peer_whose_answers_are_of_an_older_life_is_asked_again(sites: M
         await until(whole, "every event once, in order")
 
 
+GAP_ROWS = "SELECT after, upto, events FROM batches WHERE protocol = 'gap'"
+
+
 async def _hub(sites: MakeSites) -> tuple[Site, Site, Site]:
     """c sends to a, which relays to b what is of type t, and keeps one event."""
     a, b, c = sites("a", "b", "c")
@@ -442,6 +445,7 @@ async def test_a_loss_is_told_although_there_is_nothing_more_to_send(sites: Make
     await b.holds("c5")
     await a.caught_up("b")
     assert await b.rows(gaps) == [(1, 3, "lost")], "once"
+    assert await a.rows(GAP_ROWS) == [(1, 3, 0)], "once"
     assert (await _mark(b))[1:] == (0, 5)
     assert [(gap["after"], gap["upto"]) for gap in (await b.ask("links.gaps", group="edge"))["gaps"]] == [(1, 3)]
 
@@ -461,6 +465,13 @@ async def test_a_loss_of_own_events_is_told_although_there_is_nothing_more_to_se
     gaps = "SELECT after, upto, reason FROM inbound_gaps WHERE node = 'a'"
     await until(lambda: b.rows(gaps), "b to learn of the loss")
     assert await b.rows(gaps) == [(1, 3, "lost")]
+    await until(lambda: _stands(a, 4), "a to have recorded that b knows")
+    assert await a.rows(GAP_ROWS) == [(1, 3, 0)]
+    checks = {check.get("code"): check["detail"] for check in (await a.ask("doctor.examine"))["checks"]}
+    assert "at most 2 events before this peer had them: 1 gap, most recently at" in checks["events-skipped"]
+    assert "events-lost" not in checks, "it has passed them"
+    counted = {"group": "edge", "peer": "b", "status": "lost"}
+    assert a.running.metrics.registry.get_sample_value("routerd_eventd_outbox_delivery_total", counted) == 2
 
 
 async def _stands(a: Site, at: int) -> bool:
