@@ -83,8 +83,10 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _ended_by_exception() -> Iterator[None]:
-    """Let SIGTERM raise SystemExit within the block, as Ctrl-C raises KeyboardInterrupt."""
-    before = signal.signal(signal.SIGTERM, _end)
+    """Let SIGTERM raise SystemExit within the block, as Ctrl-C raises KeyboardInterrupt; a handler is left alone."""
+    before = signal.getsignal(signal.SIGTERM)
+    if before is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _end)
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +19,7 @@ import msgspec
 
 from eventd.cli.program.stopping import StopFlag
 from eventd.cli.simulate.postgres import ServerAccess
+from eventd.cli.simulate.signals import held_back
 from eventd.errors import EventdError
 from eventd.settings.environment import unseeded_environment
 
@@ -79,7 +80,7 @@ def play_in_processes(
         for _ in range(min(jobs, len(seeds))):
             # Otherwise Ctrl-C could leave one that is not ended. A process inherits the mask, so that no SIGINT ends it
             # before it can ignore one.
-            with uninterrupted():
+            with held_back(signal.SIGINT):
                 players.append(_start(folder, server))
             selector.register(cast("IO[bytes]", players[-1].process.stdout), selectors.EVENT_READ, players[-1])
         for player in players * AHEAD:
@@ -103,16 +104,6 @@ def _start(folder: str, server: ServerAccess | None) -> _Player:
     if server is not None:
         player.write(msgspec.json.encode(server))
     return player
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C until the block ends."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end(players: list[_Player]) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from eventd.cli.simulate.postgres import CampaignServer, databases_on
-from eventd.cli.simulate.processes import play_in_processes, uninterrupted
+from eventd.cli.simulate.processes import play_in_processes
+from eventd.cli.simulate.signals import CampaignSignals, held_back
 from eventd.cli.simulate.summary import summary_lines
 from eventd.cli.terminal.output import DocumentFormat, Output
 from eventd.errors import CheckFailed, EventdError, Invalid
@@ -45,17 +46,17 @@ def run_seeds(
     from eventd.simulation.report import CampaignReport
 
     require_machine()
-    with _server(postgres) as server:
+    with CampaignSignals() as signals, _server(postgres) as server:
         report = CampaignReport.open(file, server.databases.version if server else "")
         found = report.result
         sums: dict[str, str] = {}
         left = [seed for seed in range(first, first + seeds) if not found.has(seed)]
-        interrupt = _add_results(report, left, jobs, server, sums)
-    if interrupt is not None:
+        end = _add_results(report, left, jobs, server, sums, signals)
+    if end is not None:
         print(_interrupted(found, file), file=sys.stderr, flush=True)
         if jobs == 1:
-            _leave()  # Danger: what is left of a run in this process would log and warn as it unwinds
-        raise interrupt
+            _leave(end)  # Danger: what is left of a run in this process would log and warn as it unwinds
+        raise end
     if printed.is_document:
         printed.value(report.to_object() if file is not None else found.to_object() | {"sums": sums})
     else:
@@ -65,25 +66,32 @@ def run_seeds(
 
 
 def _add_results(
-    report: CampaignReport, seeds: list[int], jobs: int, server: CampaignServer | None, sums: dict[str, str]
-) -> KeyboardInterrupt | None:
-    """Play seeds, and add their results to the report and to `sums`, by seed; return what has interrupted it.
+    report: CampaignReport,
+    seeds: list[int],
+    jobs: int,
+    server: CampaignServer | None,
+    sums: dict[str, str],
+    signals: CampaignSignals,
+) -> BaseException | None:
+    """Play seeds, and add their results to the report and to `sums`, by seed; return what a signal has raised.
 
-    A result is added as a whole, or not at all.
+    A result is added as a whole, or not at all; that of a run that has lost the exception of a signal is not.
     """
     from eventd.simulation.campaign import failure_lines
 
     try:
         with closing(_results(seeds, jobs, server)) as results:
             for result in results:
-                with uninterrupted():
+                if signals.came is not None:
+                    break
+                with held_back(signal.SIGINT, signal.SIGTERM):
                     report.add(result)
                     sums[str(result.seed)] = f"{result.sum:08x}"
                     for line in failure_lines(result, " --postgres URL" if server else ""):
                         print(line, file=sys.stderr, flush=True)
-    except KeyboardInterrupt as interrupt:
-        return interrupt
-    return None
+    except (KeyboardInterrupt, SystemExit) as end:
+        return end
+    return signals.came
 
 
 def _interrupted(found: CampaignResult, file: Path | None) -> str:
@@ -93,10 +101,10 @@ def _interrupted(found: CampaignResult, file: Path | None) -> str:
     return f"interrupted: the file {file} has {runs}; the same command continues the campaign"
 
 
-def _leave() -> None:
-    """End this process at once."""
+def _leave(end: BaseException) -> None:
+    """End this process at once, with the status of an exception."""
     sys.stdout.flush()
-    os._exit(128 + signal.SIGINT)
+    os._exit(end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 128 + signal.SIGINT)
 
 
 def _results(seeds: list[int], jobs: int, server: CampaignServer | None) -> Generator[SimulationResult, None, None]:

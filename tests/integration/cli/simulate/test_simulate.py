@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -277,7 +278,7 @@ def test_an_interrupted_campaign_says_what_is_kept_and_how_it_continues(
 
     monkeypatch.setattr(campaign, "play", play)
     monkeypatch.setattr(CampaignReport, "add", interrupt)
-    monkeypatch.setattr(simulate, "_leave", lambda: left.append("left"))
+    monkeypatch.setattr(simulate, "_leave", lambda _: left.append("left"))
     file = tmp_path / "campaign.json"
     words = ["--from", "34", "--seeds", "2", *(("--report", str(file)) if kept else ())]
     done = call(*words)
@@ -289,6 +290,28 @@ def test_an_interrupted_campaign_says_what_is_kept_and_how_it_continues(
     assert left == ["left"]
     if kept:
         assert json.loads(file.read_bytes())["result"]["seeds"] == [[34, 34]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_loses_the_exception_of_a_signal_is_the_last_one_and_is_not_added(
+    number: signal.Signals, played: PlayedSeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the collector does, if a finalizer raises it."""
+    left = list[str]()
+
+    def play(*_: object, **__: object) -> SimulationResult:
+        with suppress(KeyboardInterrupt, SystemExit):
+            signal.raise_signal(number)
+        return played.result
+
+    monkeypatch.setattr(campaign, "play", play)
+    monkeypatch.setattr(simulate, "_leave", lambda _: left.append("left"))
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    done = call("--from", "34", "--seeds", "3")
+    assert done.exit_code == 128 + number
+    assert done.stderr.startswith("interrupted after 0 runs, ")
+    assert left == ["left"]
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_a_process_that_plays_seeds_leaves_ctrl_c_to_the_one_that_has_started_it(
