@@ -17,7 +17,7 @@ from eventd.simulation.world.topology import SHAPE_WEIGHTS, Topology, client_of,
 
 RESTORABLE: Final = (
     *("emit", "publishing", "write", "follow", "queue", "route", "watch", "socket", "subscription", "callback"),
-    "declare",
+    *("declare", "renewal"),
 )
 """The kinds of load whose checks know what a restore may take: a run with restores has no others. A run with v1 has no
 restore: by v1 a sender does not learn that its peer was restored."""

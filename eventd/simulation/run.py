@@ -35,6 +35,7 @@ from eventd.simulation.faults.pairs import pairs_that_met
 from eventd.simulation.load.after_restores import compare_links, pull_lost
 from eventd.simulation.load.declarations import settle_declarations
 from eventd.simulation.load.kinds import count_units, look_at, perform_load, renew_declarations, unrest_of
+from eventd.simulation.load.renewals import DELETION
 from eventd.simulation.load.retention import retentions_of
 from eventd.simulation.plan import SimulationPlan
 from eventd.simulation.world.disk import DATABASE
@@ -198,7 +199,15 @@ class SimulationRun:
         for name in topology.nodes:
             epochs = journal.epochs(name) + losable.get(name, 0)
             with self._rows_of(name) as rows:
-                stored[name] = StoredTables(name, rows, topology, at, epochs, retentions.get(name))
+                stored[name] = StoredTables(
+                    name,
+                    rows,
+                    topology,
+                    at,
+                    epochs,
+                    retentions.get(name),
+                    may_have_holes=any(asked.host == name for asked in journal.of(DELETION)),
+                )
         contents = EmittedContents(journal)
         evicted = EvictedEvents(stored, topology, retentions, contents.types)
         found = list(self._reference().violations(final, evicted.explain))

@@ -10,9 +10,11 @@ from typing import Any, cast
 import pytest
 
 from eventd.api.listener.sending import ClientStream
+from eventd.api.topics.checkpoints import EventPlace
 from eventd.api.topics.client_stream import FollowedTopic
 from eventd.api.topics.shared_reads import Page
 from eventd.api.topics.start import TopicSnapshot
+from eventd.api.topics.topic_progress import TopicProgress
 from eventd.api.topics.websocket import WsFollower
 from eventd.egress.callbacks import formats
 from eventd.egress.callbacks.endpoint import CallbackEndpoint, Meaning, SendOutcome
@@ -122,6 +124,17 @@ def settle_without_answers(patch: pytest.MonkeyPatch) -> None:
 def compare_no_epochs(patch: pytest.MonkeyPatch) -> None:
     """Take the seq of a client that begins to watch for one of the present epoch, whatever epoch it names."""
     patch.setattr(TopicSnapshot, "epoch_of", lambda self, _: self.epoch)
+
+
+def take_ids_for_new(patch: pytest.MonkeyPatch) -> None:
+    """Take the seq in the id of an event for one of the newest epoch of its session, whatever epoch the id names."""
+    continue_after = TopicProgress.continue_after
+
+    def continue_in_newest(self: TopicProgress, place: EventPlace) -> None:
+        newest = self.number_of(self._furthest[-1].epoch)
+        continue_after(self, place._replace(epoch=newest))
+
+    patch.setattr(TopicProgress, "continue_after", continue_in_newest)
 
 
 def change_copies(patch: pytest.MonkeyPatch) -> None:

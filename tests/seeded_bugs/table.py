@@ -429,6 +429,13 @@ TABLE: Final = (
         (BySimulation(("V4",), known=10, kinds=("retention",)),),
     ),
     ProductBug(
+        48,
+        "the id of an event from before a new epoch is taken for one of the new epoch",
+        "eventd.api.topics.topic_progress.TopicProgress.continue_after",
+        consumer_bugs.take_ids_for_new,
+        (BySimulation(("V14",), known=1, kinds=("renewal",)),),
+    ),
+    ProductBug(
         50,
         "no commit on Postgres waits for the disk",
         "eventd.store.engine.database.Database.transaction",

@@ -10,6 +10,7 @@ from eventd.simulation.checks.effects import EffectReference
 from eventd.simulation.checks.follows import FollowReference
 from eventd.simulation.checks.publishes import PublishReference
 from eventd.simulation.checks.queues import QueueReference
+from eventd.simulation.checks.renewals import RenewalReference
 from eventd.simulation.checks.routes import RouteReference
 from eventd.simulation.checks.sockets import SocketReference
 from eventd.simulation.checks.topics import TopicReference
@@ -38,6 +39,7 @@ REFERENCES: Final[Sequence[type[LoadReference]]] = (
     EffectReference,
     CallbackReference,
     PublishReference,
+    RenewalReference,
 )
 """A reference for each kind of load."""
 

@@ -29,7 +29,8 @@ class StoredTables:
     """The tables of the node `host`, of which no process is left; it may have begun `epochs` epochs.
 
     `positions` are those of the last record of each stored event, and `gone` those of evicted ones whose id is still
-    known. Up to `lost_position`, an event of the node was evicted before all its peers had it.
+    known. Up to `lost_position`, an event of the node was evicted before all its peers had it. `may_have_holes`: topics
+    were deleted with their records.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class StoredTables:
         at: float,
         epochs: int = 1,
         retention: SmallRetention | None = None,
+        *,
+        may_have_holes: bool = False,
     ) -> None:
         self._host = host
         self._epochs_begun = epochs
@@ -50,8 +53,9 @@ class StoredTables:
         self._rows: dict[str, list[Row]] = {name: stored.rows(name) for name in _TABLES}
         for name in _OF_LINKS:  # callbacks and subscriptions have rows there, too
             self._rows[name] = [row for row in self._rows[name] if row["cursor"].startswith(_LINK)]
-        self._has_queue = any('"type":"queue"' in row["config"] for row in self._rows["topics"])
+        has_queue = any('"type":"queue"' in row["config"] for row in self._rows["topics"])
         self._topics: dict[str, int] = {row["name"]: row["id"] for row in self._rows["topics"]}
+        self._may_have_holes = has_queue or may_have_holes
         self._topic = self._topics[f"group:{GROUP}"]
         [self._row] = [row for row in self._rows["topics"] if row["id"] == self._topic]
         losses = [row for row in self._rows["topic_losses"] if row["topic_id"] == self._topic]
@@ -94,7 +98,7 @@ class StoredTables:
     def _positions(self) -> Iterator[Violation]:
         """V7: the positions of all topics are 1 to the head without a hole, and so are the seqs of the group.
 
-        Jobs that are done leave holes, and so do events that are evicted.
+        Jobs that are done leave holes, and so do events that are evicted, and topics that are deleted.
         """
         [head] = self._rows["log_heads"]
         expected = 1
@@ -113,9 +117,10 @@ class StoredTables:
             yield self._found("V7", f"position {self._events[0].position} is stored, and evicted")
 
     def _may_follow(self, expected: int, position: int) -> bool:
-        """Return whether a position may follow another one: what is between them is evicted, or were jobs."""
+        """Return whether a position may follow another one: what is between them is evicted, or were jobs, or
+        records of a topic that was deleted."""
         is_hole = position > expected and position - 1 > self.evicted_position
-        return position >= expected and (not is_hole or self._has_queue)
+        return position >= expected and (not is_hole or self._may_have_holes)
 
     def _evicted(self) -> Iterator[Violation]:
         """V3, V10: retention has taken what it may, and readers get a note of each event that it took."""

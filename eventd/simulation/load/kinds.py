@@ -12,6 +12,7 @@ from eventd.simulation.load.follows import Follows
 from eventd.simulation.load.publishes import PATH as PUBLISH_PATH
 from eventd.simulation.load.publishes import Publishes
 from eventd.simulation.load.queue_jobs import QueueJobs
+from eventd.simulation.load.renewals import Renewals
 from eventd.simulation.load.repairs import Repairs
 from eventd.simulation.load.retention import RetentionLoad
 from eventd.simulation.load.routes import Routes
@@ -41,6 +42,7 @@ _OTHERS: Final[Sequence[LoadKind]] = (
     Publishes(),
     RetentionLoad(),
     Repairs(),
+    Renewals(),
 )
 KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, *_OTHERS)}
 """The kinds of load by their names."""

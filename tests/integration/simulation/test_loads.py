@@ -18,6 +18,7 @@ SEEDS = {
     "watch socket": (118,),
     "route": (158,),
     "subscription callback": (169,),
+    "renewal": (14,),
 }
 """Seeds of runs with at most 45 steps of load, by the kinds of load. They find the seeded bugs 16, 32, 34 and 43."""
 
