@@ -37,6 +37,7 @@ class RenewalReference:
         """Numbers of writes without an answer: their records may come late, and into the next topic."""
         self._ids: dict[tuple[str, str], RenewedPlace] = {}
         self._starts: dict[str, set[RenewedPlace]] = {}
+        self._begun: dict[str, float] = {}
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong."""
@@ -52,7 +53,9 @@ class RenewalReference:
 
     def _read(self, stream: Asked, places: set[RenewedPlace]) -> Iterator[tuple[str, float]]:
         """Follow one stream from one of these places; yield what is wrong, and when."""
-        newest = max((number for at, number in self._written if at < stream.asked_at), default=0)
+        begun = self._begun.setdefault(stream.question["wid"], stream.asked_at)
+        # Before the session, a restore may have taken back what was written.
+        newest = max((number for at, number in self._written if begun < at < stream.asked_at), default=0)
         for event in stream.answer:
             match event.kind:
                 case "tombstone":

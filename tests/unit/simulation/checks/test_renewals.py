@@ -71,6 +71,10 @@ def test_a_stream_that_continues_wrongly_is_named(last_id: str, events: list[Sen
     assert found(FIRST, (last_id, events), writes=WRITES) == {"V14"}
 
 
+def test_a_topic_of_before_the_session_may_be_there_again_after_a_restore() -> None:
+    assert found(FIRST, writes=[written(0, 1.0), written(1, 1.5)]) == set()
+
+
 def test_a_stream_without_an_answer_may_have_begun_or_not() -> None:
     first, writes = ("", [records(0, 1), records(0, 2, 3)]), WRITES[:1]
     for seq, violations in ((1, set()), (2, set()), (3, {"V14"})):
