@@ -88,7 +88,7 @@ class Watch:
         return self._run()
 
     async def _run(self) -> AsyncGenerator[Sight, None]:
-        """Yield items until no topic is left; reconnect after an interruption, in a new session if the old one is gone.
+        """Yield items until no topic is left; reconnect after an interruption, in a new session if its own has ended.
 
         Raises `Unavailable` after as many failures in a row as a request has tries, `NotFound` for a topic that the
         watch has never seen.

@@ -24,7 +24,7 @@ from eventd.simulation.checks.evictions import EvictedEvents
 from eventd.simulation.checks.flushes import flush_violations
 from eventd.simulation.checks.loads import judge_loads
 from eventd.simulation.checks.replays import replay_violations
-from eventd.simulation.checks.rest import COMPARISON_SECONDS, TOLD_SECONDS, NoRest, await_rest, list_all
+from eventd.simulation.checks.rest import COMPARISON_SECONDS, GAP_REPORT_SECONDS, NoRest, await_rest, list_all
 from eventd.simulation.checks.stored_rows import ServerRows, StoredRows, open_file
 from eventd.simulation.checks.tables import StoredTables, differences
 from eventd.simulation.checks.topics import losable_epochs
@@ -159,7 +159,7 @@ class SimulationRun:
         await settle_declarations(world, self.plan.load)
         await await_rest(world, self._unrest_of)
         if world.journal.retentions:
-            await world.loop.pause(TOLD_SECONDS)
+            await world.loop.pause(GAP_REPORT_SECONDS)
             await await_rest(world, self._unrest_of)
         if world.journal.restores:
             await world.loop.pause(COMPARISON_SECONDS)

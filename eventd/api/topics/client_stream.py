@@ -133,7 +133,7 @@ class Follower(ABC):
         self._registry = registry
         self._clock = registry.clock
         self._heartbeat = heartbeat
-        self._told_at = self._clock.monotonic()
+        self._sent_at = self._clock.monotonic()
         self._behind: dict[FollowedTopic, None] = {}
         self._nap: asyncio.Future[None] | None = None
 
@@ -230,9 +230,9 @@ class Follower(ABC):
             return
         if text := self.words(following, page):
             stream.write(text)
-            self._told_at = self._clock.monotonic()
+            self._sent_at = self._clock.monotonic()
         following.note_sent(page)
-        if page.gone:
+        if page.is_deleted:
             self.leave(following.name)
             self.wake()
 
@@ -249,9 +249,9 @@ class Follower(ABC):
         """End a client whose connection is closed; send another, if it reads, a due heartbeat. `now` is monotonic."""
         if self.stream.closed:
             self.end()
-        elif now - self._told_at >= self._heartbeat and not self.stream.full:
+        elif now - self._sent_at >= self._heartbeat and not self.stream.full:
             self.stream.write(self.heartbeat())
-            self._told_at = now
+            self._sent_at = now
 
     def end(self) -> None:
         """Have `run` return: the client is no longer served."""
@@ -301,7 +301,7 @@ class FollowerRegistry:
                 self._beating.cancel()
                 self._beating = None
 
-    async def forget_gone(self) -> None:
+    async def end_disconnected(self) -> None:
         """End the streams of disconnected clients now."""
         self._beat()
         await self.clock.sleep(0)  # lets them end

@@ -219,7 +219,7 @@ async def work(call: Call[WorkQuery, None]) -> web.StreamResponse:
     line = await v0.database.read(read_queue, call.name)
     await v0.catch_up(call.name)
     registry, dispatchers = v0.part(FollowerRegistry), v0.part(QueueDispatchers)
-    await registry.forget_gone()
+    await registry.end_disconnected()
     with v0.serving.concurrency.streams.take(call.key):
         response, client = await begin_stream(request)
         if client is None:

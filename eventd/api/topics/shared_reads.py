@@ -102,7 +102,7 @@ class Page:
         return [match[1] if match else "" for match in found]
 
     @cached_property
-    def gone(self) -> bool:
+    def is_deleted(self) -> bool:
         """Return whether the topic was deleted."""
         return self.found is None
 
@@ -312,7 +312,7 @@ class Feed:
             if not served % AT_ONCE:
                 await self._v0.clock.sleep(0)
         # Danger: without a client that advances, the same page would be served again and again, for ever.
-        return after < page.upto in self._waiting and not (page.caught_up or page.gone)
+        return after < page.upto in self._waiting and not (page.caught_up or page.is_deleted)
 
     def close(self) -> None:
         """Stop: no client uses the feed."""

@@ -88,7 +88,7 @@ async def stream(call: Call[NoQuery, None]) -> web.StreamResponse:
     require_stream(request)
     sessions, registry = v0.part(Sessions), v0.part(FollowerRegistry)
     session = sessions.find(request.match_info["wid"], call.key)
-    await registry.forget_gone()
+    await registry.end_disconnected()
     with v0.serving.concurrency.streams.take(call.key), sessions.opening(session):
         present = await find_topics(v0, session.topics, lenient=True)
         response, client = await begin_stream(request)
@@ -192,7 +192,7 @@ class WatchFollower(SseFollower):
 
     def _events(self, following: FollowedTopic, page: Page, epoch: int) -> list[bytes]:
         name = page.name
-        if page.gone:
+        if page.is_deleted:
             deleted = {"topic": name, "head_seq": 0, "reason": "deleted"}
             return [event("topic-deleted", self._id(name, None), msgspec.json.encode(deleted))]
         events = []

@@ -130,7 +130,7 @@ async def serve(call: Call[NoQuery, None]) -> web.StreamResponse:
     request, v0 = call.request, call.v0
     key = v0.serving.callers.identify(request)
     registry = v0.part(FollowerRegistry)
-    await registry.forget_gone()
+    await registry.end_disconnected()
     most = min(v0.limits.max_body_bytes, MAX_MESSAGE_BYTES)
     socket, messages = open_socket(request, v0.serving.concurrency.bodies, key.digest, most)
     with v0.serving.concurrency.streams.take(key), v0.serving.callers.using(request, key), closing(messages):
@@ -166,7 +166,7 @@ class WsFollower(Follower):
 
 def _frames(following: FollowedTopic, page: Page) -> list[bytes]:
     name, head = page.name, page.head_seq
-    if page.gone:
+    if page.is_deleted:
         return [server_frame("topic_deleted", topic=name, head_seq=0, reason="deleted")]
     frames = []
     if page.tombstone is not None:

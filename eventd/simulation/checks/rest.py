@@ -17,9 +17,9 @@ COMPARISON_SECONDS: Final = 61.0
 """After which a sender has compared its link with a peer that was restored: it may postpone that for a minute, in which
 the link looks as if it were done."""
 
-TOLD_SECONDS: Final = 11.0
-"""After which a link has told its peer what retention has evicted too early: in a try that may wait for another one. No
-backlog shows that."""
+GAP_REPORT_SECONDS: Final = 11.0
+"""After which a link has reported to its peer what retention evicted too early: in a try that may wait for another one.
+No backlog shows that."""
 
 
 class NoRest(Exception):

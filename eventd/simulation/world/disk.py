@@ -53,7 +53,7 @@ class Disk:
         self.writes = 0
         self.syncs = 0
         self.restarts = 0
-        """How often a write-ahead log was begun anew over its old frames."""
+        """How often a write-ahead log was restarted over its old frames."""
         self._stream = stream
         self._files: dict[str, DiskFile] = {}  # by name
         self._gone: dict[str, DiskFile] = {}  # deleted, perhaps only in memory

@@ -38,7 +38,7 @@ class DiskFile:
     is_named: bool = False
     forgotten: int = 0
     on_restart: Callable[[], None] | None = None
-    """Called when a write-ahead log is begun anew over its old frames."""
+    """Called when a write-ahead log is restarted over its old frames."""
 
     def write(self, offset: int, data: bytes) -> None:
         """Note a write that the disk may not have yet."""

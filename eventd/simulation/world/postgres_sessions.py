@@ -280,7 +280,7 @@ class _SimulatedCursor(psycopg.Cursor[Any]):
             sessions.after(session, fault)
 
 
-class SessionDoor:
+class PostgresConnector:
     """Opens every connection to Postgres of a simulated process, and watches the sockets of those that listen.
 
     `find` returns the sessions of a machine by its name.

@@ -158,9 +158,9 @@ class SimulatedWorld:
             with self.disks.installed(self._find_disk, self.streams.of("sqlite")):
                 yield
             return
-        from eventd.simulation.world.postgres_sessions import SessionDoor
+        from eventd.simulation.world.postgres_sessions import PostgresConnector
 
-        with SessionDoor(self.loop, self._find_sessions).installed():
+        with PostgresConnector(self.loop, self._find_sessions).installed():
             yield
 
     def _find_sessions(self, name: str) -> NodeSessions:

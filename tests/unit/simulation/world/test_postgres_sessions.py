@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from eventd.simulation.world.life import Life
 from eventd.simulation.world.loop import VirtualLoop
-from eventd.simulation.world.postgres_sessions import SessionDoor
+from eventd.simulation.world.postgres_sessions import PostgresConnector
 
 
 def test_a_reader_that_is_removed_is_not_called_any_more() -> None:
@@ -29,7 +29,7 @@ def test_a_reader_that_is_removed_is_not_called_any_more() -> None:
         await loop.pause(0.1)
 
     try:
-        with SessionDoor(loop, cast(Any, lambda _host: sessions)).installed():
+        with PostgresConnector(loop, cast(Any, lambda _host: sessions)).installed():
             loop.run_until_complete(main())
     finally:
         os.close(read)
