@@ -10,7 +10,9 @@ import msgspec
 
 from eventd.errors import Invalid
 from eventd.simulation.faults.fault import LACKING, OF_PATHS, RATES, SQLITE, USUAL, Fault, FaultKind, draw_faults
+from eventd.simulation.load.conflicts import CONFLICT
 from eventd.simulation.load.kinds import KINDS, draw_load
+from eventd.simulation.load.retention import RETENTION
 from eventd.simulation.load.step import LoadStep
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import SHAPE_WEIGHTS, Topology, client_of, draw_topology, with_v1
@@ -90,6 +92,8 @@ def draw_plan(
         faults = [fault for fault in faults if fault.kind != FaultKind.RESTORE]
     if any(fault.kind == FaultKind.RESTORE for fault in faults):
         load = [step for step in load if step.kind in RESTORABLE]
+    if any(step.kind == RETENTION for step in load):  # of an evicted event nothing shows which source it was of
+        load = [step for step in load if step.kind != CONFLICT]
     return SimulationPlan(seed, topology, load, faults, store)
 
 

@@ -18,6 +18,7 @@ from aiohttp import web_app
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.checks.branches import NOT_TAKEN, count_branches
 from eventd.simulation.checks.calls import counted_calls
+from eventd.simulation.checks.conflicts import ConflictReference
 from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.error_lines import ErrorLine, errors_logged
 from eventd.simulation.checks.evictions import EvictedEvents
@@ -33,6 +34,7 @@ from eventd.simulation.faults.fault import FaultKind
 from eventd.simulation.faults.inflict import Misfortune, NoStart
 from eventd.simulation.faults.pairs import pairs_that_met
 from eventd.simulation.load.after_restores import compare_links, pull_lost
+from eventd.simulation.load.conflicts import without_shared
 from eventd.simulation.load.declarations import settle_declarations
 from eventd.simulation.load.kinds import count_units, look_at, perform_load, renew_declarations, unrest_of
 from eventd.simulation.load.renewals import DELETION
@@ -210,7 +212,8 @@ class SimulationRun:
                 )
         contents = EmittedContents(journal)
         evicted = EvictedEvents(stored, topology, retentions, contents.types)
-        found = list(self._reference().violations(final, evicted.explain))
+        found = list(self._reference().violations(without_shared(journal, final), evicted.explain))
+        found += ConflictReference(journal, topology, final, stored, BEGIN).violations()
         found += evicted.violations(at)
         found += replay_violations(journal, BEGIN)
         for name in topology.nodes:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from eventd.egress.loop import sink
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
 from eventd.egress.peers import push_v2, range_start
@@ -263,3 +264,14 @@ def report_no_losses(patch: pytest.MonkeyPatch) -> None:
         return begin(self, after, gap_end, lost)[0], None
 
     patch.setattr(RangeStart, "begin", begin_as_if_whole)
+
+
+def keep_no_letters_of_repairs(patch: pytest.MonkeyPatch) -> None:
+    """Keep no dead letter of an event that the peer refuses when it is sent again."""
+    letters_of = sink.dead_letters
+
+    def first_letters(cursor: Cursor, outbound: Any, ack: Ack, now: int) -> list[Any]:
+        is_repair = any(batch.picked for batch in ack.batches)
+        return [] if is_repair else letters_of(cursor, outbound, ack, now)
+
+    replace_function(patch, sink.dead_letters, first_letters)

@@ -489,5 +489,12 @@ TABLE: Final = (
         consumer_bugs.stop_after_news,
         (BySimulation(("V14",), known=4, kinds=("socket",)),),
     ),
+    ProductBug(
+        59,
+        "an event that is refused again leaves no dead letter",
+        "eventd.egress.loop.sink.dead_letters",
+        link_bugs.keep_no_letters_of_repairs,
+        (BySimulation(("V4",), known=1, kinds=("conflict",)),),
+    ),
 )
 """All seeded bugs in the order of their numbers."""

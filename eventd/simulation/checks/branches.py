@@ -34,6 +34,7 @@ _OUTCOMES: Final = ("reason", "result", "status", "kind")
 RARE: Final[Mapping[str, tuple[str, ...]]] = {
     "rewind": ("operation rewind",),
     "repaired": ("operation end_cursor",),
+    "letter": ("outbox_delivery refused",),
     "range ahead": ("outbox_failures range_ahead",),
     "answer timed out": ("outbox_failures timeout",),
     "event repeated": ("receiver_duplicate",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from eventd.simulation.load.conflicts import CONFLICT
 from eventd.simulation.world.journal import Journal
 from eventd.simulation.world.played_plugin import DERIVED
 
@@ -15,6 +16,11 @@ class EmittedContents:
     def __init__(self, journal: Journal) -> None:
         emitted = [each for asked in journal.of("emit") for each in asked.question["events"]]
         self._known = {each["id"]: (each["type"], each.get("payload")) for each in emitted}
+        self._shared = {
+            (each["id"], asked.host): (each["type"], each["payload"])
+            for asked in journal.of(CONFLICT)
+            for each in asked.question["events"]
+        }
 
     @property
     def types(self) -> dict[str, str]:
@@ -28,7 +34,7 @@ class EmittedContents:
         """
         for event in events:
             name, kind = event["id"], event["type"]
-            known = self._known.get(name)
+            known = self._known.get(name) or self._shared.get((name, event.get("sourceNode", "")))
             if known is None and kind != DERIVED:
                 return f"{name} was never emitted"
             if known is not None and (kind, event.get("payload")) != known:

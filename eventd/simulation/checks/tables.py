@@ -174,8 +174,6 @@ class StoredTables:
         epochs = {head["epoch"], *(row["epoch"] for row in self._rows["batches"])}
         if len(epochs) > self._epochs_begun:
             yield self._found("V16", f"the log has {len(epochs)} epochs, and {self._epochs_begun} were begun")
-        for letter in self._rows["dead_letters"]:
-            yield self._found("V4", f"a dead letter without a cause: {letter['event_id']}, {letter['reason']}")
 
     def _ranges(self) -> Iterator[Violation]:
         """V8: every record below a cursor that its link carries is in a batch that the peer has acknowledged."""
@@ -255,14 +253,20 @@ class StoredTables:
         """V9: a receipt is of its batch, and accounts for every event of it."""
         for row in self.settled_batches():
             receipt = json.loads(json.loads(row["receipt"])["body"])
-            counted = receipt["accepted"] + receipt["duplicates"] + len(receipt["refused"])
-            if (receipt["batch"], receipt["from"], counted) != (row["batch_id"], self._host, row["events"]):
+            counted = receipt["accepted"] + receipt["duplicates"]
+            refused = sorted(refusal["position"] for refusal in receipt["refused"])
+            own = row["batch_id"], self._host, row["events"], _refused_in(row)
+            if (receipt["batch"], receipt["from"], counted, refused) != own:
                 yield self._found("V9", f"the receipt of {row['batch_id']}, {row['events']} events, is {receipt}")
                 return
 
     def settled_batches(self) -> list[Row]:
         """Return the batches for which the node has a receipt."""
         return [row for row in self._rows["batches"] if row["status"] == 200 and row["receipt"]]
+
+    def letters(self) -> list[Row]:
+        """Return the dead letters of the node's peers."""
+        return self._rows["dead_letters"]
 
     def received_batches(self, node: str) -> dict[str, str]:
         """Return the ids of the batches that the node has stored of another one, each with its receipt."""
@@ -328,6 +332,12 @@ _TABLES = (
 _OF_LINKS = ("batches", "dead_letters")
 _LINK = "peer:"
 _NEVER = "0001-01-01T00:00:00Z"
+
+
+def _refused_in(batch: Row) -> list[int]:
+    """Return the positions that a batch has as refused."""
+    exceptions = json.loads(batch["exceptions"]) if batch["exceptions"] else []
+    return sorted(position for position, reason in exceptions if reason == "refused")
 
 
 def _is_later(expires: str, before: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from eventd.simulation.load.callbacks import CallbackLoad
+from eventd.simulation.load.conflicts import Conflicts
 from eventd.simulation.load.declarations import Declarations
 from eventd.simulation.load.emits import Emits
 from eventd.simulation.load.follows import Follows
@@ -43,10 +44,11 @@ _OTHERS: Final[Sequence[LoadKind]] = (
     RetentionLoad(),
     Repairs(),
     Renewals(),
+    Conflicts(),
 )
 KINDS: Final[dict[str, LoadKind]] = {kind.name: kind for kind in (ALWAYS, *_OTHERS)}
 """The kinds of load by their names."""
-SHARES: Final = {Declarations.name: 0.25, RetentionLoad.name: 0.25, Repairs.name: 0.25}
+SHARES: Final = {Declarations.name: 0.25, RetentionLoad.name: 0.25, Repairs.name: 0.25, Conflicts.name: 0.25}
 """The shares of runs that have a kind at most: with it, less is certain of what a node has, and in which order."""
 
 

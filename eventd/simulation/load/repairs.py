@@ -50,17 +50,22 @@ class Repairs(LoadKind):
 
     async def unrest(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
         """Say which links an operator finds broken at rest."""
-        found = []
-        for link in world.topology.links_from(client.machine.name):
-            if link.protocol == "v1":  # which knows no comparison
-                continue
-            report = await _compare(client, link.dest)
-            words = f"{client.machine.name}>{link.dest}"
-            if report is None or not report["compared"]:
-                found.append(f"{words} is not compared: {report and report['why']}")
-            elif any(report["events"][name] for name in _FINDINGS):
-                found.append(f"{words} differs: { {name: report['events'][name] for name in _FINDINGS} }")
-        return found
+        return await link_differences(world, client)
+
+
+async def link_differences(world: SimulatedWorld, client: ApiClient) -> list[str]:
+    """Compare the links of a node to their ends; say which differ, or cannot be compared."""
+    found = []
+    for link in world.topology.links_from(client.machine.name):
+        if link.protocol == "v1":  # which knows no comparison
+            continue
+        report = await _compare(client, link.dest)
+        words = f"{client.machine.name}>{link.dest}"
+        if report is None or not report["compared"]:
+            found.append(f"{words} is not compared: {report and report['why']}")
+        elif any(report["events"][name] for name in _FINDINGS):
+            found.append(f"{words} differs: { {name: report['events'][name] for name in _FINDINGS} }")
+    return found
 
 
 async def _compare(client: ApiClient, peer: str) -> dict[str, Any] | None:

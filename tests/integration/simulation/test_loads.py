@@ -14,6 +14,7 @@ SEEDS = {
     "write": (6, 193),
     "write follow": (15,),
     "publishing": (70,),
+    "conflict": (23,),
     "queue": (57, 249),
     "watch socket": (118,),
     "route": (158,),
@@ -36,3 +37,4 @@ def test_a_run_with_a_kind_of_load_violates_nothing(kinds: str, seed: int, tmp_p
     assert result.violations == []
     assert result.power_losses > 0
     assert all(done for _, done in result.work.values()), result.work
+    assert bool(result.branches["letter"]) == (kinds == "conflict")

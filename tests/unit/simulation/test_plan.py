@@ -123,3 +123,16 @@ def test_some_restores_take_an_epoch_that_began_after_the_copy() -> None:
     restores = [(each, faults) for faults in plans for each in faults if each.kind == FaultKind.RESTORE]
     share = sum(takes_an_epoch(each, faults) for each, faults in restores) / len(restores)
     assert LOST_EPOCHS / 2 < share < LOST_EPOCHS * 1.5
+
+
+def test_clients_of_two_nodes_use_the_same_ids_where_nothing_takes_their_events_away() -> None:
+    users: dict[str, set[str]] = {}
+    for step in draw_plan(1, ["conflict"]).load:
+        for event in step.data["events"] if "events" in step.data and step.kind == "conflict" else ():
+            users.setdefault(event["id"], set()).add(step.host)
+    assert max(map(len, users.values())) == 2
+    for plan in map(draw_plan, SEEDS):
+        kinds = {step.kind for step in plan.load}
+        takes = "retention" in kinds or any(fault.kind == FaultKind.RESTORE for fault in plan.faults)
+        assert not ("conflict" in kinds and takes)
+    assert {"retention"} == {step.kind for step in draw_plan(1, ["conflict", "retention"]).load} - {"emit"}

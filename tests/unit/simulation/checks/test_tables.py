@@ -45,3 +45,40 @@ def test_a_stored_event_says_what_was_emitted(change: dict[str, Any], violations
     contents = EmittedContents(Journal([Asked("emit", "a", 1.0, 1.1, 200, {"events": [EVENT]}, {"results": []})]))
     tables = stored(tmp_path / "eventd.db", EVENT | change)
     assert [each.invariant for each in tables.changed(contents)] == violations
+
+
+class PlayedRows:
+    """The tables of a node that has stored an event, and sent a batch of two, of which the peer has refused one."""
+
+    def __init__(self, events: int, refused: int) -> None:
+        receipt = {"batch": "x", "from": "a", "accepted": 1, "duplicates": 0, "refused": [{"position": 2}]}
+        topic = {"id": 1, "name": f"group:{GROUP}", "config": "{}", "next_seq": 2, "evicted_seq": 0}
+        batch = {"cursor": f"peer:{GROUP}/b", "batch_id": "x", "events": events, "status": 200, "epoch": "e"}
+        self._tables: dict[str, list[dict[str, Any]]] = {
+            "log_heads": [{"next_position": 2, "epoch": "e"}],
+            "topics": [topic | {"evicted_position": 0, "lost_position": 0}],
+            "blocks": [
+                {"topic_id": 1, "position": 1, "records": 1, "seq": 1, "paths": '[""]', "text": json.dumps(EXPIRING)}
+            ],
+            "event_ids": [{"topic_id": 1, "event_id": "a-1", "gone_at": None, "position": 1}],
+            "batches": [
+                batch | {"receipt": json.dumps({"body": json.dumps(receipt)}), "exceptions": f'[[{refused},"refused"]]'}
+            ],
+        }
+
+    def damage(self) -> list[str]:
+        return []
+
+    def rows(self, table: str) -> list[Any]:
+        return self._tables.get(table, [])
+
+
+EXPIRING = EVENT | {"expiresAt": "0001-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(("events", "refused", "wrong"), [(1, 2, []), (2, 2, ["V9"]), (1, 1, ["V9"])])
+def test_a_receipt_has_the_events_of_its_batch_and_those_that_are_refused(
+    events: int, refused: int, wrong: list[str]
+) -> None:
+    tables = StoredTables("a", PlayedRows(events, refused), Topology("one", ["a", "b"], []), 9.0)
+    assert [each.invariant for each in tables.violations()] == wrong
