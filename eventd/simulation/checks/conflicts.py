@@ -174,7 +174,7 @@ class ConflictReference:
                     return
 
     def _compared(self, host: str) -> Iterator[Violation]:
-        """V1: the last comparison of a link sets aside the events that the peer has refused."""
+        """V1: the last comparison of a link counts the events that the peer has refused."""
         for link in self._topology.links_from(host):
             path = f"/groups/{GROUP}/peers/{link.dest}/verify"
             done = [
