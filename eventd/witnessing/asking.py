@@ -39,13 +39,23 @@ class HistoryUntold(Exception):
     """The peer did not answer the question.
 
     `reason`: `older` (it keeps no history, or its program is too old for it), `unreachable`, `invalid`, `busy`, or
-    `refused`, with its `error`.
+    `refused`, with its `error`. `cause`: why an answer is `invalid`, as `BadAnswer` says.
     """
 
-    def __init__(self, reason: str, error: ErrorAnswer | None = None, detail: str = "") -> None:
+    def __init__(self, reason: str, error: ErrorAnswer | None = None, detail: str = "", cause: str = "") -> None:
         super().__init__(detail or (error.message if error else reason))
         self.reason = reason
         self.error = error
+        self.cause = cause
+
+    @property
+    def is_fault(self) -> bool:
+        """Return whether the peer has answered what it must not.
+
+        One that signs with a key that is not known here has not: while keys are replaced, one node has the new one
+        before the other.
+        """
+        return self.reason == INVALID and self.cause != "unknown_key"
 
 
 def source_of(key: Key, node: str) -> KeySource:
@@ -71,7 +81,7 @@ class HistoryAsker(PeerAsker):
             signer = answered.verify()
             return read_history_answer(answer.body, kind), source_of(signer, peer.node_name)
         except BadAnswer as error:
-            raise HistoryUntold(INVALID, detail=error.message) from None
+            raise HistoryUntold(INVALID, detail=error.message, cause=error.reason) from None
         except LinkError as held:
             raise HistoryUntold(INVALID if held.reason == "answer_too_large" else UNREACHABLE) from None
         except (EventdError, NoSigningKey):

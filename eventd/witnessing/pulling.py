@@ -73,7 +73,7 @@ class TilePulling:
         except HistoryUntold as untold:
             if untold.reason not in (REFUSED, INVALID):
                 raise
-            self._give_up(checkpoint, str(untold), is_wrong=untold.reason == INVALID)
+            self._give_up(checkpoint, str(untold), is_wrong=untold.is_fault)
             return False
         except HistoryError as error:
             unproven = tree if tree is not None and tree.trouble == UNPROVEN else None
@@ -123,7 +123,7 @@ class TilePulling:
         except HistoryUntold as untold:
             if untold.reason not in (REFUSED, INVALID):
                 raise
-            self._give_up(checkpoint, str(untold), is_wrong=untold.reason == INVALID)
+            self._give_up(checkpoint, str(untold), is_wrong=untold.is_fault)
             return False
         except HistoryError as error:  # a proof that does not fit: it may be wrong, or what is kept
             self._give_up(checkpoint, error.message, is_wrong=not isinstance(error, ProofMismatch))

@@ -153,8 +153,9 @@ async def test_a_tree_that_is_wanted_is_pulled_of_a_peer_whose_events_are_not_pa
         (TilesAnswer(tiles=(plain.b64(bytes(96)),)), "history tiles refused"),
         (HistoryUntold(REFUSED), "history tiles not sent"),
         (HistoryUntold(INVALID), "history tiles refused"),
+        (HistoryUntold(INVALID, cause="unknown_key"), "history tiles not sent"),  # keys are being replaced
     ],
-    ids=["wrong", "refused", "unreadable"],
+    ids=["wrong", "refused", "unreadable", "unknown key"],
 )
 @on_sqlite
 async def test_a_peer_that_sends_no_right_tiles_is_asked_again_a_minute_later(
