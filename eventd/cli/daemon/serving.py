@@ -207,9 +207,13 @@ class ServiceRunner:
             about = self._describe_stop(begun)
         except Exception as error:
             about = {"error": repr(error)}
+
+        def write() -> None:
+            logger.warning("stop timed out", extra=about)
+
         try:
             async with asyncio.timeout(LAST_LINE_SECONDS):
-                await asyncio.to_thread(logger.warning, "stop timed out", extra=about)
+                await asyncio.to_thread(write)
         except TimeoutError:
             pass
         finally:
