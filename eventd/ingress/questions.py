@@ -13,7 +13,15 @@ from msgspec import UNSET
 from eventd.ingress.returning import ReturnedPage
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.head import read_head
-from eventd.log.delivery.digests import STEP_RECORDS, RecordFilter, list_step, oldest_kept, read_printed, rest, sum_step
+from eventd.log.delivery.digests import (
+    STEP_RECORDS,
+    RecordFilter,
+    list_step,
+    oldest_kept,
+    read_fingerprinted,
+    rest,
+    sum_step,
+)
 from eventd.log.delivery.repairs import read_placed
 from eventd.store.engine.database import Connection
 from eventd.store.rows.links import StoredMark, read_last_gaps, read_mark
@@ -200,14 +208,14 @@ def _look_up(
     ids = question.ids[start : start + STEP_IDS]
     places = read_placed(conn, topic_id, ids)
     expected = question.fingerprints[start : start + STEP_IDS]
-    printed = read_printed(conn, places.values()) if expected else {}
+    stored = read_fingerprinted(conn, places.values()) if expected else {}
     unknown, gone, other = [*before.unknown], [*before.gone], [*before.other]
     elsewhere = [*(before.elsewhere or ())]
     for at, each in enumerate(ids):
         position = places.get(each)
         if position is None:
             (gone if each in places else unknown).append(start + at)
-        elif (latest := printed.get(position)) is None:
+        elif (latest := stored.get(position)) is None:
             continue
         elif latest.fingerprint != expected[at]:
             other.append(start + at)

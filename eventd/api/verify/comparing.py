@@ -216,7 +216,10 @@ class Comparison:
         gone = [some[at] for at in sorted(set(known.gone) - set(known.unknown)) if at < len(some)]
         self.findings.add(await self._database.read(judge, self._scope, unknown, self._clock.now()))
         self.findings.aside[Verdict.HELD_ONCE] += len(gone)
-        elsewhere = [some[at] for at in sorted(set(known.elsewhere or ())) if at < len(some)]
+        elsewhere = [
+            some[at] for at in sorted({*(known.elsewhere or ())} - {*known.unknown, *known.gone}) if at < len(some)
+        ]
+        self.findings.aside[Verdict.BY_ANOTHER_PATH] += len(elsewhere)
         for record in (*unknown, *gone, *elsewhere):
             if record.key in self._differing:
                 self._differing[record.key] = minus(self._differing[record.key], total_of([record.fingerprint]))

@@ -27,7 +27,7 @@ MOST_OTHERS = 1_000
 
 
 class Verdict(StrEnum):
-    """Why the peer does not hold an event."""
+    """Why the peer does not hold an event that came from this node."""
 
     MISSING = "missing"
     PENDING = "pending"
@@ -35,6 +35,7 @@ class Verdict(StrEnum):
     REFUSED = "refused"
     IN_PATH = "in_path"
     NOT_MEANT = "not_meant"  # the selection of that time left it out
+    BY_ANOTHER_PATH = "by_another_path"  # the peer holds it, and got it from another node first
     HELD_ONCE = "held_once"  # the peer had it, and its retention has evicted it
     EVICTED = "evicted"  # this node's retention has evicted it meanwhile
     UNPROVEN = "unproven"  # the peer's retention may have evicted it: the evidence of its delivery is gone

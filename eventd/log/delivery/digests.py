@@ -294,19 +294,19 @@ def _whole(part: Block) -> Columns:
     return Columns([record.position for record in records], [record.body for record in records], shift)
 
 
-class PrintedRecord(NamedTuple):
+class FingerprintedRecord(NamedTuple):
     """A stored record, and the fingerprint of its event as hexadecimal digits."""
 
     record: Record
     fingerprint: str
 
 
-def read_printed(conn: Connection, positions: Iterable[int | None]) -> dict[int | None, PrintedRecord]:
+def read_fingerprinted(conn: Connection, positions: Iterable[int | None]) -> dict[int | None, FingerprintedRecord]:
     """Return the records still stored at these positions with their fingerprints, by position."""
     wanted = [position for position in positions if position is not None]
     found = (pick_readable(block, places) for block, places in blocks_at(conn, wanted))
     return {
-        record.position: PrintedRecord(record, show_fingerprint(fingerprint(record.body)))
+        record.position: FingerprintedRecord(record, show_fingerprint(fingerprint(record.body)))
         for records in found
         for record in records
     }

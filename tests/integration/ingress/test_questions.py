@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from eventd.ingress import questions, returning
-from eventd.log.delivery.digests import read_printed
+from eventd.log.delivery.digests import read_fingerprinted
 from eventd.testing import until
 from federation.compare import (
     QUESTION_BYTES,
@@ -96,7 +96,7 @@ async def test_a_node_tells_which_events_it_has_by_another_path_only_where_it_is
     asked: tuple[Site, V2Sender],
 ) -> None:
     node, sender = asked
-    [own] = (await node.running.log.database.read(read_printed, [4])).values()
+    [own] = (await node.running.log.database.read(read_fingerprinted, [4])).values()
     question = KnownQuery(ids=("own", "nobody"), fingerprints=(own.fingerprint, own.fingerprint))
     assert await _ask(sender, question) == {"unknown": [1], "gone": [], "other": []}
     question = msgspec.structs.replace(question, what=RecordScope(own=False))

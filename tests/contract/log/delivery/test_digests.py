@@ -19,7 +19,7 @@ from eventd.log.delivery.digests import (
     list_step,
     oldest_kept,
     read_exclusions,
-    read_printed,
+    read_fingerprinted,
     sum_step,
     taken_before,
 )
@@ -166,7 +166,7 @@ async def test_what_was_left_out_is_in_no_sum_and_is_counted_by_its_reason(log: 
 async def test_fingerprints_are_those_of_the_records_that_are_left(log: EventLog) -> None:
     topic = await log.topic("group:g")
     records = await _append(log, topic, [[draft("e1")], [draft("e2")]])
-    printed = await log.database.read(read_printed, [records[1].position, None, 99])
+    printed = await log.database.read(read_fingerprinted, [records[1].position, None, 99])
     digits = show_fingerprint(fingerprint(records[1].body))
     assert {at: each.fingerprint for at, each in printed.items()} == {records[1].position: digits}
 
