@@ -225,7 +225,7 @@ def _parsed(parse: Callable[[str], int], value: Any) -> int:
 
 
 def read_database(value: Any) -> str:
-    """Return the URL of a supported database, unchanged. Raises ValueError, also for a password in the query."""
+    """Return the URL of a supported database, unchanged. Raises ValueError, also for a secret in the query."""
     url = read_text(value)
     if not url.startswith(_DATABASES) or url in ("sqlite:///", "sqlite:///:memory:"):
         raise ValueError(f"is not a database URL: write {URL_FORMS}")

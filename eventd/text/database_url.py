@@ -9,11 +9,13 @@ from urllib.parse import parse_qsl
 POSTGRES_FORM: Final = "postgresql://USER@HOST/NAME"
 URL_FORMS: Final = f"sqlite:///PATH or {POSTGRES_FORM}"
 POSTGRES_SCHEMES: Final = ("postgresql+psycopg://", "postgresql://", "postgres://")
+SEVERAL_HOSTS: Final = "postgresql://USER@/NAME?host=HOST1:PORT1&host=HOST2:PORT2"
 _HIGHEST_PORT: Final = 65535
 _ADDRESS: Final = re.compile(r"(?P<host>\[[\w:.%]+\]|[\w.,-]*)(?::(?P<port>[^/?]*))?(?:[/?].*)?", re.DOTALL)
 """What follows the user and the password. A name of the host with other signs may be a part of the password."""
 _SECRETS: Final = ("password", "secret")
 """How the names of parameters with secrets end."""
+_ESCAPED_AT: Final = "an @ in the user, the password, the name or the query as %40"
 
 
 class UrlProblem(NamedTuple):
@@ -26,25 +28,35 @@ class UrlProblem(NamedTuple):
 def postgres_problem(url: str) -> UrlProblem | None:
     """Return what is wrong with the URL of a Postgres database, quoting nothing of it; None if a driver may read it.
 
-    As for SQLAlchemy, the password ends at the first `@`, and may contain slashes and question marks.
+    As for SQLAlchemy, the password ends at the first `@`, and may contain slashes and question marks. A slash in the
+    user ends the host, so that the driver would show the rest, with the password, as the name of the database.
     """
     rest = url.partition("://")[2]
     user = re.match(r"[^:/]*(?::[^@]*)?@", rest)
     address = rest[user.end() :] if user else rest
     if "\0" in url or "%00" in url or not _is_text(url):
         return UrlProblem("contains a character that is not text", "write it without U+0000, in UTF-8")
-    if user and "@" in address:
-        return UrlProblem("has more than one @", "write an @ in the user, the password or the name as %40")
+    if "@" in address:
+        if user:
+            return UrlProblem("has more than one @", f"write {_ESCAPED_AT}")
+        return UrlProblem("has an @ after a /", f"write a / in the user or the password as %2F, and {_ESCAPED_AT}")
     found = _ADDRESS.fullmatch(address)
     if found is None:
-        return UrlProblem("has an invalid host", f"write {POSTGRES_FORM}, and an IPv6 address in brackets")
+        return UrlProblem(
+            "has an invalid host",
+            f"write {POSTGRES_FORM}, with an IPv6 address in brackets, or postgresql://USER@/NAME?host=FOLDER for the"
+            " socket in a folder",
+        )
     port = found["port"]
-    if port and not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) <= _HIGHEST_PORT):
+    if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) <= _HIGHEST_PORT):
         form = POSTGRES_FORM.replace("HOST", "HOST:PORT")
-        return UrlProblem("has an invalid port", f"write {form}, with a port from 1 to {_HIGHEST_PORT}")
+        return UrlProblem(
+            "has an invalid port",
+            f"write {form}, with a port from 1 to {_HIGHEST_PORT}, or, for several hosts, {SEVERAL_HOSTS}",
+        )
     names = (name.casefold() for name, _ in parse_qsl(address.partition("?")[2], keep_blank_values=True))
     if any(name.endswith(_SECRETS) for name in names):
-        return UrlProblem("has its password in the query, which is shown in logs", "write it before the @")
+        return UrlProblem("has a secret in the query, which is shown in logs", "write the password before the @")
     return None
 
 

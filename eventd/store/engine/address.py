@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from eventd.errors import SettingsError
+from eventd.store.engine.sessions import connect_options
 from eventd.text.database_url import POSTGRES_FORM, POSTGRES_SCHEMES, URL_FORMS, postgres_problem
 
 if TYPE_CHECKING:
@@ -74,4 +75,6 @@ def _parse_other(text: str) -> sa.URL:
         raise SettingsError(f"the database URL {found.message}", hint=found.advice)
     from sqlalchemy.engine import make_url
 
-    return make_url(text).set(drivername="postgresql+psycopg")
+    url = make_url(text).set(drivername="postgresql+psycopg")
+    connect_options(url)  # refuses a query that the pool could not read either
+    return url

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eventd.errors import SettingsError
+from eventd.text.database_url import SEVERAL_HOSTS
+
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
@@ -30,9 +33,17 @@ The keepalives end an idle session; the timeout ends one whose answer is not rea
 def connect_options(url: sa.URL) -> dict[str, Any]:
     """Return the parameters of a URL for the driver, as the pool passes them.
 
-    The driver must not read the URL itself: its messages about it quote parts of the password.
+    The driver must not read the URL itself: its messages about it quote parts of the password. Raises `SettingsError`
+    for hosts and ports in the query that cannot be read.
     """
-    return {**url.get_dialect()().create_connect_args(url)[1]}
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return {**url.get_dialect()().create_connect_args(url)[1]}
+    except (ArgumentError, ValueError):
+        raise SettingsError(
+            "the database URL has invalid hosts or ports in the query", hint=f"write {SEVERAL_HOSTS}"
+        ) from None
 
 
 def open_session(url: sa.URL, name: str) -> Any:

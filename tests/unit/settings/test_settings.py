@@ -183,8 +183,8 @@ def test_what_is_no_database_url_is_refused_and_not_repeated(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("postgresql://h/db?user=me&password=geheim", "has its password in the query"),
-        ("postgresql://h/db?user=me&pass%77ord=geheim", "has its password in the query"),
+        ("postgresql://h/db?user=me&password=geheim", "has a secret in the query"),
+        ("postgresql://h/db?user=me&pass%77ord=geheim", "has a secret in the query"),
         ("postgresql://me:geheim", "has an invalid port"),
         ("postgresql://me:a@geheim@h/db", "has more than one @"),
     ],

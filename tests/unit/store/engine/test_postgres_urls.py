@@ -9,6 +9,7 @@ from eventd.store.engine.address import SqliteUrl, parse_url
 from eventd.store.engine.sessions import open_session
 from eventd.store.engine.translation import translated
 
+QUERY = "the database URL has invalid hosts or ports in the query"
 DSN = "host=h password=geheim"
 
 
@@ -16,6 +17,9 @@ DSN = "host=h password=geheim"
     ("text", "message", "hint"),
     [
         ("postgresql://h:80ab/db", "the database URL has an invalid port", "postgresql://USER@HOST:PORT/NAME"),
+        ("postgresql://me:geheim@h/db?port=1x", QUERY, "?host=HOST1:PORT1&host=HOST2:PORT2"),
+        ("postgresql://me:geheim@h/db?port=1,2", QUERY, "?host=HOST1:PORT1&host=HOST2:PORT2"),
+        ("postgresql://me:geheim@/db?host=::1&host=::2", QUERY, "?host=HOST1:PORT1&host=HOST2:PORT2"),
         ("mysql://me:geheim@h/db", "unsupported database 'mysql'", "postgresql://USER@HOST/NAME"),
         (DSN, "the database URL cannot be read", "postgresql://USER@HOST/NAME"),
         ("postgresql%3A%2F%2Fme:geheim@h", "the database URL cannot be read", "postgresql://USER@HOST/NAME"),
