@@ -40,7 +40,14 @@ def require_event(event: NewEvent) -> None:
         is type(event.ttl)
         is str
     ):
-        if not event.type or not event.subject.isascii():
+        if not event.type or not (
+            event.type.isascii()
+            and event.subject.isascii()
+            and event.id.isascii()
+            and event.source_node.isascii()
+            and event.dedupe_key.isascii()
+            and event.ttl.isascii()
+        ):
             _require_texts(event)
     else:
         _require_texts(event)
@@ -150,6 +157,10 @@ def _require_raw(raw: Raw, where: str, levels: int) -> None:
         decoded = _decode_raw(raw)
     except RecursionError:
         raise Invalid(f"{_cut_place(where)} is a Raw that is nested too deep", hint="send less of it") from None
+    except msgspec.ValidationError:  # a decoder without a type has no other objection to JSON
+        raise Invalid(
+            f"{_cut_place(where)} is a Raw that has an integer of too many digits", hint="send it as a text"
+        ) from None
     except ValueError as error:
         raise Invalid(
             f"{_cut_place(where)} is a Raw that does not hold a JSON value: {error}",
@@ -183,7 +194,7 @@ def _require_time(value: object, name: str) -> None:
 def _require_key(key: object, where: str) -> None:
     if not isinstance(key, str):
         raise Invalid(
-            f"{_cut_place(where)} has the key {_cut(key)}, {_kind(key)}: keys are texts", hint=f'write "{_cut(key)}"'
+            f"{_cut_place(where)} has the key {_cut(key)}, {_kind(key)}: keys are texts", hint=_key_advice(key)
         )
     _require_text(key, f"a key of {where}")
 
@@ -216,6 +227,8 @@ def _cut_place(where: str) -> str:
 
 
 def _kind(value: object) -> str:
+    if value is None:
+        return "None"
     name = type(value).__name__
     return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 
@@ -234,6 +247,15 @@ def _advice(value: object) -> str:
         case set() | frozenset():
             return "send sorted(value)"
     return _bytes_or_time_advice(value)
+
+
+def _key_advice(key: object) -> str:
+    match key:
+        case Enum():
+            return "write key.value" if isinstance(key.value, str) else "write str(key.value)"
+        case int() | float():
+            return f'write "{_cut(key)}"'
+    return "write a text"
 
 
 def _text_advice(value: object) -> str:

@@ -31,6 +31,10 @@ class Key(Enum):
     RAW = b"x"
 
 
+class Plain(Enum):
+    A = "a"
+
+
 class Text(str):
     __slots__ = ()
 
@@ -64,7 +68,7 @@ def test_a_payload_of_texts_is_taken(payload: Any) -> None:
         ({"ok": "1", "raw": b"x"}, "payload['raw'] is a bytes", "base64.b64encode(value).decode()"),
         ({"seen": datetime(2026, 5, 30, tzinfo=UTC)}, "payload['seen'] is a datetime", "value.isoformat()"),
         ({"n": 7}, "payload['n'] is an int: each value of a payload is a text", "str(value)"),
-        ({"n": None}, "payload['n'] is a NoneType", "leave it out"),
+        ({"n": None}, "payload['n'] is None: each", "leave it out"),
         ({"n": {"a": "b"}}, "payload['n'] is a dict", "send json.dumps(value)"),
         ({"n": ["a"]}, "payload['n'] is a list", "send json.dumps(value)"),
         ({"n": MappingProxyType({})}, "payload['n'] is a mappingproxy", "send json.dumps(dict(value))"),
@@ -73,6 +77,9 @@ def test_a_payload_of_texts_is_taken(payload: Any) -> None:
         ({"n": Text("x")}, "payload['n'] is a Text", "send str(value)"),
         ({"n": Speed.TEN}, "payload['n'] is a Speed", "send str(value.value)"),
         ({7: "x"}, "payload has the key 7, an int: keys are texts", 'write "7"'),
+        ({Key.RAW: "x"}, "payload has the key <Key.RAW: b'x'>, a Key", "write str(key.value)"),
+        ({Plain.A: "x"}, "payload has the key <Plain.A: 'a'>, a Plain", "write key.value"),
+        ({("a",): "x"}, "payload has the key ('a',), a tuple", "write a text"),
         ({"k": SURROGATE}, "payload['k'] contains a lone surrogate", "errors='replace'"),
         ({SURROGATE: "x"}, "a key of payload contains a lone surrogate", "errors='replace'"),
     ],
@@ -118,6 +125,7 @@ def test_data_of_json_values_is_taken(data: Any) -> None:
         ([10**5000], "data[0] is an int of too many digits", "hex(value)"),
         (msgspec.Raw(b"[1,]"), "data is a Raw that does not hold a JSON value: JSON is malformed", "json.encode"),
         (msgspec.Raw(b'"\xff"'), "data is a Raw that does not hold a JSON value", "json.encode"),
+        (msgspec.Raw(b"[" + b"1" * 5000 + b"]"), "data is a Raw that has an integer of too many digits", "as a text"),
         (msgspec.Raw(b"[" * 5000), "data is a Raw that is nested too deep", "less of it"),
         ([msgspec.Raw(msgspec.json.encode(nested(MOST_LEVELS)))], "data[0]", "contains itself"),
         ({"k" * 100: b""}, "data['" + "k" * 39 + "…] is a bytes", "base64"),
@@ -150,7 +158,11 @@ def test_an_event_of_texts_and_times_with_a_zone_is_taken() -> None:
         ({"type": b"t"}, "type is a bytes, not a text", "value.decode()"),
         ({"subject": 7}, "subject is an int, not a text", "str(value)"),
         ({"id": Text("x")}, "id is a Text, not a text", "str(value)"),
-        ({"subject": SURROGATE}, "subject contains a lone surrogate", "errors='replace'"),
+        ({"subject": None}, "subject is None, not a text", "leave it out"),
+        *(
+            ({name: SURROGATE}, f"{name} contains a lone surrogate", "errors='replace'")
+            for name in ("type", "subject", "id", "source_node", "dedupe_key", "ttl")
+        ),
         ({"payload": {"n": 7}}, "payload['n'] is an int", "str(value)"),
         ({"observed_at": datetime(2026, 5, 30)}, "observed_at is 2026-05-30T00:00:00, without a time", "tzinfo=UTC"),
         ({"expires_at": datetime(2026, 5, 30)}, "expires_at is 2026-05-30T00:00:00, without a time", "astimezone()"),
