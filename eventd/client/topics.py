@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from eventd.client.connection import Connection, Query, path_of
-from eventd.client.json_values import require_json
+from eventd.client.json_values import MOST_LEVELS, require_json
 from eventd.client.values import (
     Config,
     Gap,
@@ -34,7 +34,7 @@ class _TopicList(Struct, kw_only=True):
 
 
 class _Write(Struct, kw_only=True, omit_defaults=True):
-    records: Sequence[NewRecord]
+    records: Sequence[NewRecord | dict[str, Any]]
     idempotency_key: str = ""
     node: str | None = None
     create: bool | None = None
@@ -99,7 +99,7 @@ class Topics:
     async def write(
         self,
         topic: str,
-        records: Iterable[NewRecord],
+        records: Iterable[NewRecord | dict[str, Any]],
         *,
         node: str | None = None,
         create: bool | None = None,
@@ -108,10 +108,12 @@ class Topics:
     ) -> Written:
         """Write a batch of records, all or none. `node` is the writer's name for records that name none.
 
+        A dict with the members of a `NewRecord`, of which `data` must be there, is also taken.
+
         The batch has an idempotency key, generated unless given: while the topic remembers the key, the batch is
         written once, however often it is sent. `create`: whether a missing topic is created (None: as `auto_create` of
-        `config` says), and `config`: how. Raises `Invalid`, before anything is sent, for other
-        objects, and for data or meta that JSON cannot express.
+        `config` says), and `config`: how. Raises `Invalid`, before anything is sent, for an object that is not a
+        `NewRecord` or a dict of its members, and for data or meta that JSON cannot express.
         """
         batch = _require_records(records)
         body = _Write(
@@ -216,15 +218,20 @@ class Topics:
         return await self._connection.ask("POST", path_of("topics", topic, "delete"), Purged, body)
 
 
-def _require_records(records: Iterable[NewRecord]) -> Sequence[NewRecord]:
+def _require_records(records: Iterable[NewRecord | dict[str, Any]]) -> Sequence[NewRecord | dict[str, Any]]:
     """Return the records as a list. Raises `Invalid` for other objects, or data or meta that JSON cannot express."""
     hint = "topics.write(TOPIC, [NewRecord(DATA)])"
     if isinstance(records, Mapping | str | bytes | NewRecord):
         raise Invalid(f"records is a {type(records).__name__}, not a list of NewRecord", hint=hint)
     batch = list(records)
     for number, record in enumerate(batch):
-        if not isinstance(record, NewRecord):
+        if isinstance(record, NewRecord):
+            require_json(record.data, f"records[{number}].data")
+            require_json(record.meta, f"records[{number}].meta")
+        elif not isinstance(record, dict):
             raise Invalid(f"records[{number}] is a {type(record).__name__}, not a NewRecord", hint=hint)
-        require_json(record.data, f"records[{number}].data")
-        require_json(record.meta, f"records[{number}].meta")
+        elif "data" not in record:
+            raise Invalid(f"records[{number}] is a dict without the member data, not a NewRecord", hint=hint)
+        else:
+            require_json(record, f"records[{number}]", MOST_LEVELS + 1)
     return batch

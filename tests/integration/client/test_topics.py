@@ -81,6 +81,21 @@ async def test_records_come_back_as_they_were_written(client: Client) -> None:
     ]
 
 
+async def test_a_dict_of_the_members_of_a_record_is_written_as_one(client: Client) -> None:
+    deepest: object = 1
+    for _ in range(MOST_LEVELS):
+        deepest = [deepest]
+    dicts = [{"data": {"b": 1}, "tag": "t:1", "node": "n", "meta": {"m": 1}}, {"data": None}, {"data": deepest}]
+    await client.topics.write("jobs", [*dicts, NewRecord(2)])
+    found = await read(client, "jobs")
+    assert [(one.node, one.tag, one.data, one.meta) for one in found if isinstance(one, Record)] == [
+        ("n", "t:1", {"b": 1}, {"m": 1}),
+        (None, None, None, None),
+        (None, None, deepest, None),
+        (None, None, 2, None),
+    ]
+
+
 async def test_data_is_as_deep_as_the_node_takes_it_and_what_has_no_json_form_is_not_sent(client: Client) -> None:
     deepest: object = 1
     for _ in range(MOST_LEVELS):
@@ -92,8 +107,14 @@ async def test_data_is_as_deep_as_the_node_takes_it_and_what_has_no_json_form_is
         await client.topics.write("a", [NewRecord(1, meta={"raw": b""})])
     with pytest.raises(Invalid, match="records is a dict, not a list of NewRecord"):
         await client.topics.write("a", {"n": 1})  # type: ignore[dict-item]
-    with pytest.raises(Invalid, match=r"records\[0\] is a dict, not a NewRecord"):
-        await client.topics.write("a", [{"data": 1}])  # type: ignore[list-item]
+    with pytest.raises(Invalid, match=r"records\[0\] is a dict without the member data, not a NewRecord"):
+        await client.topics.write("a", [{"n": 1}])
+    with pytest.raises(Invalid, match=r"records\[1\] is a tuple, not a NewRecord"):
+        await client.topics.write("a", [NewRecord(1), (1,)])  # type: ignore[list-item]
+    with pytest.raises(Invalid, match=r"records\[0\]\['data'\]\['raw'\] is a bytes"):
+        await client.topics.write("a", [{"data": {"raw": b""}}])
+    with pytest.raises(Invalid, match="is nested more than 61 levels deep"):
+        await client.topics.write("a", [{"data": [deepest]}])
     assert await data(client, "a") == [deepest]
 
 
