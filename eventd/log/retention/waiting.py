@@ -121,18 +121,19 @@ class _Unsealed(NamedTuple):
 
 
 _FIRST_UNSEALED: Final = (
-    "SELECT seq, recorded_at, tree FROM blocks{} WHERE topic_id = ? AND position > ? AND own = 1"
+    "SELECT seq, recorded_at FROM blocks{} WHERE topic_id = ? AND position > ? AND own = 1 AND tree = ?"
     " ORDER BY position LIMIT 1"
 )
-"""The first block after the last checkpoint. All own blocks there are of the open tree; whole blocks are sealed."""
+"""The first block of the open tree after its last checkpoint; whole blocks are sealed. Before it there are only the few
+own blocks that a new tree did not take over, because they lack records."""
 
 
 def _find_unsealed(conn: Connection, topic_id: int) -> _Unsealed | None:
     tree = find_open_tree(conn, topic_id)
     if tree is None:
         return None
-    found = fetch(conn, _FIRST_UNSEALED.format(indexed_by(conn, "blocks_own")), (topic_id, tree.position))
-    return _Unsealed(*found[0][:2]) if found and found[0][2] == tree.id else None
+    found = fetch(conn, _FIRST_UNSEALED.format(indexed_by(conn, "blocks_own")), (topic_id, tree.position, tree.id))
+    return _Unsealed(*found[0]) if found else None
 
 
 def _count_beyond(conn: Connection, topic: TopicRow, last: int, position: int | None, *, own: bool = False) -> int:

@@ -412,6 +412,22 @@ async def test_what_retention_waits_for_is_shown_by_reason(log: EventLog) -> Non
     assert await waits() == RetentionWait(peers=2), "what could be removed is gone"
 
 
+async def test_retention_waits_for_leaves_after_a_block_that_a_new_tree_did_not_take_over(log: EventLog) -> None:
+    topic, _ = await start(log)
+    await emit(log, topic, "a")
+    await signed(log, topic)
+    for name in ("b", "c", "d"):
+        await emit(log, topic, name)
+    await log.database.write(execute, "UPDATE blocks SET text = '\n' WHERE position = 2")
+    assert await seal_now(log, topic) is None, "the leaf of b has no record"
+    await start(log)
+    found = [(block.position, block.leaf) for block in await blocks(log, topic)]
+    assert found == [(1, 1), (2, None), (3, 1), (4, 2)]
+    limits = EvictionLimits(max_records=1)
+    assert (await log.database.read(read_wait, topic, limits, NOW)).sealing == 1, "c"
+    assert await log.database.read(is_sealing_awaited, topic, limits, NOW)
+
+
 async def test_a_block_that_retention_cut_keeps_the_leaves_of_its_rest(log: EventLog) -> None:
     topic, tree = await start(log)
     await emit(log, topic, "a", "b", "c")
