@@ -254,19 +254,25 @@ def _waiting(peer: PeerFacts, slo: Thresholds) -> Iterator[Check]:
     )
 
 
+_V1_GAPS = "v1 reports no gaps"
+
+
 def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
     found = peer.deliveries
+    over_v1 = peer.link.protocol == "v1"
     if peer.lost_before:
-        detail = "retention removed events that the link had not reached; the next batch reports the gap to the peer"
+        told = (
+            f"the peer is not notified, because {_V1_GAPS}" if over_v1 else "the next batch reports the gap to the peer"
+        )
+        detail = f"retention removed events that the link had not reached; {told}"
         remedy = "to keep undelivered events, set retention.undelivered: keep"
         yield _of(peer, "lost events", CheckStatus.WARN, "events-lost", detail, remedy)
     if peer.losses.times:
         times, last = counted(peer.losses.times, "gap"), _moment(peer.losses.last_at)
         detail = f"retention removed at most {counted(peer.losses.most, 'event')} before this peer had them: {times}"
-        remedy = (
-            f"at {peer.node}, to see the positions: routerctl federation gaps --group {peer.group}; to keep undelivered"
-            " events, set retention.undelivered: keep"
-        )
+        show = f"at {peer.node}, to see the positions: routerctl federation gaps --group {peer.group}"
+        where = f"the peer is not notified, because {_V1_GAPS}" if over_v1 else show
+        remedy = f"{where}; to keep undelivered events, set retention.undelivered: keep"
         yield _of(peer, "gaps", CheckStatus.WARN, "events-skipped", f"{detail}, most recently at {last}", remedy)
     if found.spent_letters:
         number = counted(found.spent_letters, "dead letter")

@@ -172,25 +172,34 @@ class PeerSink:
         # Retention keeps only records that entered here: records to be relayed may be gone.
         if page.gaps and not self._wanted.own:
             self._start = self._start._replace(gone_until=gap_end(page))
-        bare = not page.count and self._must_report_gap(page, after)
-        if not page.count and not page.exceptions and not bare:
+        reports = not page.count and self._must_report_gap(page, after)
+        if not page.count and not page.exceptions and not reports:
             self._room.drop()
             return None
         self._room.carry()
         after, lost = self._start.begin(after, gap_end(page), page.lost)
+        if lost is not None and self._protocol == V1:
+            # No range continues here: the loss begins where the page does, and is noted once.
+            lost = max(lost, page.gaps[0].after) if page.gaps else lost
+            self._start = RangeStart()
+        bare = reports and self._protocol != V1
         lines, head = OutboundLines(page.body, page.count, page.oldest, page.form), page.head
         begin = (after, page.upto, head.epoch, head.incarnation)
         return PeerBatch(*begin, lines, page.exceptions, lost, attempts, bare, page.hints)
 
     def _must_report_gap(self, page: WirePage, after: int) -> bool:
-        if self._repair or self._protocol == V1:
+        if self._repair:
             return False
         return self._start.must_report(gap_end(page), after, page.lost, page.upto)
 
     async def deliver(self, outbound: PeerBatch) -> Ack:
-        """Deliver over the protocol that was found; without anything to send, only return the ledger row."""
+        """Deliver over the protocol that was found; without anything to send, only return the ledger rows.
+
+        v1 cannot report a loss: without records to send, the ledger row of the loss is all that is left of it.
+        """
         if not outbound.goes:
-            return Ack(outbound.upto, (self._unsent(outbound),))
+            unsent = (self._unsent(outbound),) if outbound.exceptions else ()
+            return self._with_loss(outbound, Ack(outbound.upto, unsent))
         if not tracing.on:
             return await self._send(outbound)
         links = [context for _, context in tracing.sampled.between(outbound.after, outbound.upto)]
@@ -215,7 +224,7 @@ class PeerSink:
         self._room.answers = self._room.answers or ack.asked
         if outbound.records:
             self._count(outbound, ack)
-        return ack if outbound.lost is None or self._repair else self._note_loss(outbound, outbound.lost, ack)
+        return self._with_loss(outbound, ack)
 
     def settled(self, ack: Ack) -> None:
         """Give the memory of the oldest batch under way back to the budget."""
@@ -240,8 +249,11 @@ class PeerSink:
         if ack.failure is not None:
             self._dependencies.metrics.failed(*where, ack.failure.reason)
 
-    def _note_loss(self, outbound: PeerBatch, after: int, ack: Ack) -> Ack:
-        """Add the ledger row of the events that were evicted before the batch, after the position `after`."""
+    def _with_loss(self, outbound: PeerBatch, ack: Ack) -> Ack:
+        """Add the ledger row of the events that were evicted before the batch, if there are any."""
+        after = outbound.lost
+        if after is None or self._repair:
+            return ack
         self._dependencies.metrics.lost(self._group.name, self._peer.node_name, outbound.after - after)
         row = replace(
             self._v2.row(outbound, (), status=0),

@@ -474,6 +474,34 @@ async def test_a_loss_of_own_events_is_told_although_there_is_nothing_more_to_se
     assert a.running.metrics.registry.get_sample_value("routerd_eventd_outbox_delivery_total", counted) == 2
 
 
+@pytest.mark.parametrize("relay", [False, True])
+async def test_each_loss_over_v1_is_noted_once_although_v1_reports_none(sites: MakeSites, relay: bool) -> None:
+    a, b = await _pair(sites)
+    await a.apply(
+        group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention=ONE | {"undelivered": "drop"}),
+        peer("b", b.port, types=["t"], protocol="v1", relay=relay),
+    )
+    await _send(a, b, "e1")
+    await b.stop()
+    await _lose(a, "e2", "e3", upto=3)
+    await _lose(a, "e5", upto=5)
+    await b.start()
+    await _send(a, b, "e7")
+    assert await a.rows(GAP_ROWS) == [(1, 3, 0), (4, 5, 0)]
+    checks = {check.get("code"): check for check in (await a.ask("doctor.examine"))["checks"]}
+    assert "at most 3 events before this peer had them: 2 gaps, most recently at" in checks["events-skipped"]["detail"]
+    assert "the peer is not notified, because v1 reports no gaps" in checks["events-skipped"]["remedy"]
+
+
+async def _lose(a: Site, *ids: str, upto: int) -> None:
+    """Let retention remove events up to that position, and wait until the link has noted the loss."""
+    await a.emit(*ids)
+    await a.emit(f"x{upto + 1}", type="other")
+    await a.ask("events.prune", group="edge")
+    noted = f"{GAP_ROWS} AND upto = {upto}"
+    await until(lambda: a.rows(noted), "a to have noted the loss")
+
+
 async def _stands(a: Site, at: int) -> bool:
     cursor = await a.cursor("b")
     return (cursor.position, cursor.sent_upto) == (at, at)
