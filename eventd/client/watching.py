@@ -13,6 +13,9 @@ from eventd.client.refusals.answers import detail_of
 from eventd.client.values import Batch, CaughtUp, Gap, Sight, TopicDeleted
 from eventd.errors import NotFound, Unavailable
 
+_OTHER_EPOCH = "-"
+"""An epoch that no topic has."""
+
 
 class Options(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """Which records a watch delivers, and with which members.
@@ -43,6 +46,7 @@ class _Ask(Options, kw_only=True, frozen=True, omit_defaults=True):
 
 class _Position(Struct):
     from_seq: int
+    head_seq: int
     epoch: str | None = None
 
 
@@ -81,7 +85,11 @@ class Watch:
 
     @property
     def epochs(self) -> dict[str, str]:
-        """Return the epochs of `cursors`, for the same later watch; empty until the node has answered."""
+        """Return the epochs of `cursors`, for the same later watch.
+
+        Until the node has answered, they are those that were passed. A seq beyond the topic's newest one has the epoch
+        `-` until its gap was reported.
+        """
         return dict(self._epochs)
 
     def __aiter__(self) -> AsyncGenerator[Sight, None]:
@@ -129,7 +137,11 @@ class Watch:
         self._starts = {topic: session.topics[topic].from_seq for topic in starts}
         self._known.update(starts)
         for topic, begun in session.topics.items():
-            if begun.epoch is not None:  # seqs of another one are reported before anything else is sent
+            if begun.epoch is None:
+                continue
+            if begun.from_seq > begun.head_seq:  # until its gap, a later watch must not take it for a present one
+                self._epochs[topic] = _OTHER_EPOCH
+            else:  # another epoch than the present one is kept: a gap comes before anything else of the topic
                 self._epochs.setdefault(topic, begun.epoch)
 
     def _forget(self, topic: str) -> None:
@@ -159,8 +171,8 @@ class Watch:
                 gap = decode(frame.data, Gap)
                 seen = self._starts.get(gap.topic) or 0
                 # Of another epoch, or of an earlier topic of this name, nothing of the present one was seen.
-                is_anew = gap.reason == "recreated" or seen > gap.head_seq
-                self._starts[gap.topic] = gap.earliest_seq - 1 if is_anew else max(seen, gap.last)
+                is_recreated = gap.reason == "recreated" or seen > gap.head_seq
+                self._starts[gap.topic] = gap.earliest_seq - 1 if is_recreated else max(seen, gap.last)
                 if gap.epoch is not None:
                     self._epochs[gap.topic] = gap.epoch
                 return gap

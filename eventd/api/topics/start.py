@@ -92,9 +92,12 @@ class TopicSnapshot(NamedTuple):
         )
 
     def epoch_of(self, asked: From) -> str:
-        """Return the epoch of the seq at which a client starts, as requested."""
-        is_present = asked.tail or not asked.epoch or asked.epoch == self.epoch
-        return self.epoch if is_present else OTHER_EPOCH
+        """Return the epoch of the seq at which a client starts, as requested.
+
+        A seq beyond the newest one is of another epoch, also if the topic has grown beyond it before a stream begins.
+        """
+        is_known = asked.from_seq <= self.head_seq and asked.epoch in (None, "", self.epoch)
+        return self.epoch if asked.tail or is_known else OTHER_EPOCH
 
 
 def begin_topics(

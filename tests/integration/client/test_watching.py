@@ -166,6 +166,25 @@ async def test_a_later_watch_with_the_epochs_of_the_first_notices_a_topic_create
     assert later.epochs["a"] != epochs["a"]
 
 
+@pytest.mark.parametrize("is_epoch_known", [False, True])
+async def test_a_seq_beyond_the_newest_one_that_is_stored_before_its_gap_loses_no_records(
+    client: Client, is_epoch_known: bool
+) -> None:
+    await write(client, "a", 1)
+    await write(client, "b", 1, 2, 3)
+    present = client.watch({"b": 3})
+    await see(present, until=0)
+    first = client.watch({"a": 0, "b": 5}, epochs=present.epochs if is_epoch_known else {})
+    async with asyncio.timeout(30), aclosing(aiter(first)) as sights:
+        assert isinstance(sight := await anext(sights), Batch)
+        assert (sight.topic, first.cursors["b"]) == ("a", 5)
+    later = client.watch(first.cursors, epochs=first.epochs)
+    await write(client, "b", 4, 5, 6)
+    seen = await see(later, until=6)
+    assert [(sight.topic, sight.reason) for sight in seen if isinstance(sight, Gap)] == [("b", "recreated")]
+    assert records(seen) == [("b", n) for n in range(1, 7)]
+
+
 async def test_the_epoch_of_an_earlier_watch_is_nothing_to_one_that_begins_at_the_end(client: Client) -> None:
     await write(client, "a", 1)
     watch = client.watch({"a": None}, epochs={"a": "of a topic that was deleted"})

@@ -439,6 +439,36 @@ async def test_a_session_from_another_epoch_begins_anew_after_a_tombstone(server
         assert (await stream.take("record"))[0].seqs == [3]
 
 
+@pytest.mark.parametrize("is_read", [False, True], ids=["before the first stream", "between two streams"])
+async def test_a_seq_beyond_the_newest_one_stays_one_of_another_epoch_when_the_topic_grows(
+    server: Server, is_read: bool
+) -> None:
+    await server.write("a", 1)
+    await server.write("jobs", 1, 2, 3)
+    topics = {"a": {}, "jobs": {"from_seq": 5}}
+    told = await begin_session(server, topics=topics)
+    assert told.body["topics"]["jobs"] == {"from_seq": 5, "head_seq": 3, "earliest_seq": 1}
+    last = ""
+    if is_read:
+        async with open_stream(server, told.body["wid"]) as stream:
+            last = (await stream.take("record"))[0].id  # its connection breaks before the tombstone
+    await server.write("jobs", *range(4, 9))
+    async with open_stream(server, told.body["wid"], last=last) as stream:
+        events = [event for _ in range(4 if is_read else 5) if (event := await stream.next()) is not None]
+    sent = [(event.kind, event.data) for event in events if event.data["topic"] == "jobs"]
+    assert [kind for kind, _ in sent] == ["tombstone", "record", "caught-up"]
+    assert sent[0][1]["reason"] == "recreated"
+    assert [record["$seq"] for record in sent[1][1]["records"]] == [*range(1, 9)]
+
+
+async def test_the_newest_seq_is_one_of_the_present_epoch(server: Server) -> None:
+    await server.write("jobs", 1, 2, 3)
+    wid = (await begin_session(server, topics={"jobs": {"from_seq": 3}})).body["wid"]
+    await server.write("jobs", 4)
+    async with open_stream(server, wid) as stream:
+        assert (await stream.take("record", "caught-up"))[0].seqs == [4]
+
+
 async def test_an_id_from_before_the_tombstone_of_a_topic_takes_it_to_its_beginning(server: Server) -> None:
     await server.write("a", 1, 2, 3)
     await server.write("b", 1, 2, 3)
