@@ -27,6 +27,8 @@ MOVES = 8192
 client."""
 MOVE_BYTES = 14
 """The memory of each of them."""
+_EPOCHS = 9999
+"""The largest number of an epoch for which the length of an id is estimated."""
 _CHECKPOINT = re.compile(r"([0-9a-f]{12})\.(\d{1,9})\.(\d{1,15})")
 _Seq = Annotated[int, Meta(ge=0, le=MOST_SEQ)]
 
@@ -61,8 +63,8 @@ def read_places(text: str) -> dict[str, EventPlace]:
 
 def may_need_checkpoints(names: Iterable[str]) -> bool:
     """Return whether the places in topics with these names may become too long for an id."""
-    # With the number of an epoch, a seq is one that the node has assigned: both are shorter than the largest seq.
-    return len(write_places(dict.fromkeys(names, EventPlace(0, MOST_SEQ)))) > ID_BYTES
+    # A seq may be as large as a client likes also with the number of an epoch, if that epoch is no longer kept.
+    return len(write_places(dict.fromkeys(names, EventPlace(_EPOCHS, MOST_SEQ)))) > ID_BYTES
 
 
 def read_checkpoint(text: str) -> tuple[str, int, int] | None:

@@ -1,4 +1,4 @@
-"""Watch sessions: the topics that a client follows, in which form, and how far they were sent.
+"""Watch sessions: the topics that a client follows, in which form, and up to which records they were sent.
 
 Sessions are kept in memory. A session outlives its streams for a while, so that a client can resume: after the event
 whose id it sends, or else where its last stream began.
@@ -29,7 +29,7 @@ from eventd.api.topics.checkpoints import (
 from eventd.api.topics.client_stream import WatchCursor
 from eventd.api.topics.shared_reads import PageOptions, TopicRequest
 from eventd.api.topics.start import TopicSnapshot
-from eventd.api.topics.topic_progress import TopicProgress
+from eventd.api.topics.topic_progress import EPOCH_BYTES, TopicProgress
 from eventd.errors import NotFound, Unauthorized
 from eventd.log.topics.errors import Throttled
 
@@ -62,9 +62,9 @@ class StreamStart(NamedTuple):
 class Session:
     """What a client follows. `topics`: the topic ids by name, as they were when its last stream began.
 
-    `progress`: how far its streams were sent each topic. `heartbeat` and `idle_since` in seconds. `open`: how many
-    streams are open or about to be; `streams`: the open ones by number. `counted`: the size that `Sessions` has
-    counted.
+    `progress`: up to which record its streams have sent each topic. `heartbeat` and `idle_since` in seconds. `open`:
+    how many streams are open or about to be; `streams`: the open ones by number. `counted`: the size that `Sessions`
+    has counted.
     """
 
     key: ApiKey
@@ -92,9 +92,10 @@ class Session:
 
     @property
     def size(self) -> int:
-        """Return the estimated memory in bytes: for an open stream, all that it may need."""
+        """Return the estimated memory in bytes: for an open stream, all that its checkpoints may need."""
         ended = sum(kept.size for number, kept in self._checkpoints.items() if number not in self.streams)
-        return self._own_size + self.open * self.stream_size + ended
+        epochs = EPOCH_BYTES * sum(progress.further_epochs for progress in self.progress.values())
+        return self._own_size + epochs + self.open * self.stream_size + ended
 
     def begin_stream(self, present: Mapping[str, TopicSnapshot], last_event_id: str) -> StreamStart:
         """Begin a new stream, and return its start; `present`: the session's topics that exist now.

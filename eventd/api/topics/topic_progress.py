@@ -1,4 +1,4 @@
-"""How far the streams of a watch session were sent a topic, and of which epoch an event id of the session is.
+"""Up to which record the streams of a watch session have sent a topic, and of which epoch an event id of it is.
 
 A session numbers the epochs of each topic as its streams meet them, from 0, the one in which it began. The id of an
 event names the epoch by that number, so that a seq of one epoch is never taken for a seq of another.
@@ -12,6 +12,8 @@ from eventd.api.topics.start import OTHER_EPOCH
 
 KEPT_EPOCHS = 16
 """The number of newest epochs of a topic that a session keeps: a topic may be deleted and created without end."""
+EPOCH_BYTES = 180
+"""Estimated memory of each kept epoch of a topic besides the first."""
 
 
 class TopicProgress:
@@ -37,6 +39,11 @@ class TopicProgress:
     def stream_start(self) -> EventPlace:
         """Return where its last stream began."""
         return EventPlace(self.number_of(self.begun.epoch), self.begun.seq)
+
+    @property
+    def further_epochs(self) -> int:
+        """Return how many epochs it keeps besides the first."""
+        return len(self._furthest) - 1
 
     def number_of(self, epoch: str) -> int:
         """Return the number of an epoch, which is a new one if the session does not know the epoch."""
@@ -66,4 +73,4 @@ class TopicProgress:
         elif index < len(self._furthest):
             furthest = self._furthest[index]
             self.begun = furthest._replace(seq=min(furthest.seq, place.seq))
-        # A larger number is of no id of this session.
+        # A larger number cannot come from an id of this session.

@@ -9,6 +9,7 @@ import pytest
 
 from eventd.api.topics import sessions
 from eventd.api.topics.sessions import ENDED_STREAMS, Sessions
+from eventd.api.topics.topic_progress import EPOCH_BYTES
 from eventd.log.core.head import renew_epoch
 from eventd.testing import ManualClock, until
 from tests.integration.api.topics.conftest import StartServer
@@ -261,6 +262,19 @@ async def test_the_checkpoints_of_a_session_count_as_its_memory(
     kept = server.v0.part(Sessions)
     await until(lambda: not server.v0.serving.concurrency.streams.taken, "the streams to end")
     assert kept._bytes == sum(session.size for session in kept._sessions.values()) < 150_000, "the rest is free again"
+
+
+async def test_the_epochs_that_a_session_keeps_count_as_its_memory(server: Server) -> None:
+    await server.write("jobs", 1)
+    wid = (await begin_session(server, "jobs")).body["wid"]
+    kept = server.v0.part(Sessions)
+    before = kept._bytes
+    for _ in range(3):
+        async with open_stream(server, wid) as stream:
+            assert await stream.seqs(1) == [1]
+        await until(lambda: not server.v0.serving.concurrency.streams.taken, "the stream to end")
+        await _recreate(server, 1, "jobs")
+    assert kept._bytes == before + 2 * EPOCH_BYTES
 
 
 async def test_a_request_that_is_refused_ends_no_session(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
 from eventd.api.topics.checkpoints import EventPlace
 from eventd.api.topics.client_stream import WatchCursor
 from eventd.api.topics.start import OTHER_EPOCH
-from eventd.api.topics.topic_progress import KEPT_EPOCHS, TopicProgress
+from eventd.api.topics.topic_progress import EPOCH_BYTES, KEPT_EPOCHS, TopicProgress
 
 
 @pytest.fixture
@@ -60,6 +61,22 @@ def test_a_seq_of_an_epoch_that_is_no_longer_kept_is_of_no_epoch_of_the_topic() 
     progress.continue_after(EventPlace(0, 7))
     assert progress.begun == WatchCursor(7, OTHER_EPOCH)
     assert progress.number_of("e0") == KEPT_EPOCHS + 1, "a stream that is still in it"
+
+
+def test_the_memory_of_kept_epochs_is_estimated() -> None:
+    topics = [TopicProgress(WatchCursor(10**6, f"b7ed1d622e6eb2be:{topic}")) for topic in range(50)]
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for topic, progress in enumerate(topics):
+            for number in range(1, 100):
+                progress.note(WatchCursor(10**6 + number, f"b7ed1d622e6eb2be:{1000 * number + topic}"))
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    estimated = EPOCH_BYTES * sum(progress.further_epochs for progress in topics)
+    assert estimated == EPOCH_BYTES * 50 * (KEPT_EPOCHS - 1)
+    assert 0.8 * estimated < taken < 1.1 * estimated
 
 
 @pytest.mark.parametrize("seed", range(20))
