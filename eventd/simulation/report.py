@@ -47,7 +47,7 @@ class _Stored(msgspec.Struct):
 
 
 class CampaignReport:
-    """A campaign, and the file that it grows in; without a file, it begins anew.
+    """A campaign, and the file that it grows in; without a file, it begins with no runs.
 
     `commit` is that of the clone in which it began; empty outside of one. `machines` are those on which it ran.
     """

@@ -105,7 +105,7 @@ def _load(soak: SoakNodes, samplers: list[NodeSampler], samples: Samples, option
 
 
 def _take(sampler: NodeSampler, at: float, samples: Samples) -> None:
-    """Add a sample. Of nodes that are restarted, only what does not begin anew with each process is kept."""
+    """Add a sample. Of nodes that are restarted, only figures that outlive a process are kept."""
     name = sampler.node.name
     for figure, value in sampler.sample().items():
         if name == STEADY or "MiB" not in figure or "log" in figure:

@@ -93,7 +93,7 @@ class _LastEvent(NamedTuple):
 class HoleIndex:
     """Finds holes among those of one node and group, which are in the order of their epochs and positions.
 
-    Seqs begin anew with a group that was declared again, and times go back with the clock.
+    Seqs begin at 1 again with a group that was declared again, and times go back with the clock.
     """
 
     holes: Sequence[Hole]

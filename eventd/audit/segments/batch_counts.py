@@ -61,7 +61,7 @@ def first_rows(
 ) -> tuple[Numbers, Numbers]:
     """Return those of these rows of `deliveries` that begin a batch, and how many of the rows each batch has.
 
-    A batch begins anew if its rows do not follow each other, or differ in one of these columns.
+    A new batch begins if the rows do not follow each other, or differ in one of these columns.
     """
     columns: list[npt.NDArray[Any]] = [table.numbers(name) for name in ("number", *numbers)]
     columns += [table.words(name).codes for name in ("group", "peer", *words)]

@@ -193,11 +193,11 @@ def _shrink(plan: SimulationPlan, invariant: str, server: ScratchDatabases | Non
 
     smallest = shrink_failure(plan, invariant, _folder(), report, server)
     on = " --postgres URL" if server is not None else ""
-    file = _write_anew(f"plan-{plan.seed}", smallest.to_json() + b"\n")
+    file = _write_new_file(f"plan-{plan.seed}", smallest.to_json() + b"\n")
     print(f"{file}: {_size(smallest)}; repeat it with routerd-eventd simulate --plan {file}{on} --trace")
 
 
-def _write_anew(name: str, content: bytes) -> Path:
+def _write_new_file(name: str, content: bytes) -> Path:
     """Write a JSON file of the first free name, and return it: another plan must not be overwritten."""
     for number in itertools.count(1):
         file = Path(f"{name}.json" if number == 1 else f"{name}-{number}.json")

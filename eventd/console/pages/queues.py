@@ -93,7 +93,7 @@ async def ask_retry(visit: Visit, params: dict[str, Any]) -> Question:
     lines = (
         f"Up to {counted(most, 'dead letter')} of {name} {'is' if most == 1 else 'are'} taken from"
         f" {letters or 'its topic of dead letters'}, the oldest first.{holds}",
-        "They become new jobs. Their count of deliveries begins anew.",
+        "They become new jobs. Their count of deliveries begins at 0 again.",
     )
     return Question(f"Retry the dead letters of {name}?", lines)
 

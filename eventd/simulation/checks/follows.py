@@ -46,7 +46,7 @@ class FollowReference:
         return Violation(invariant, self._host, f"{page.answer['topic']}: {detail}", page.answered_at - self._begin)
 
     def _missed(self, page: Asked) -> Iterator[Violation]:
-        """V10, V14: a page has every seq from the reader's on; one of another epoch says so, and begins anew."""
+        """V10, V14: a page has every seq from the reader's on; one of another epoch says so, and begins at 1."""
         question, answer = page.question, page.answer
         tombstone, after = answer["tombstone"], question["from_seq"]
         seqs = [each["$seq"] for each in answer["records"]]

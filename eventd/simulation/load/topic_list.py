@@ -18,8 +18,8 @@ async def list_topic(world: SimulatedWorld, client: ApiClient, topic: str, kind:
     """Ask for all records of a topic; return whether the node has answered.
 
     The whole list is one entry of the journal, of this kind, which was asked when its first page was; its `losses` are
-    the ranges of seqs that were reported as lost. A topic that does not exist is listed without records. If the topic
-    begins anew meanwhile, there is no listing.
+    the ranges of seqs that were reported as lost. A topic that does not exist is listed without records. If the epoch
+    of the topic changes meanwhile, there is no listing.
     """
     asked_at = world.loop.time()
     records: list[Any] = []

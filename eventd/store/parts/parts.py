@@ -140,7 +140,7 @@ def _claim(
 ) -> set[int]:
     """Give the part the claims on its resources only. Returns the ids of parts that lose claims, perhaps its own.
 
-    If an owner's claim has ended in the meantime, the owner's hold on it begins anew, because another owner may have
+    If an owner's claim has ended in the meantime, the owner takes it like a new one, because another owner may have
     taken the claim since. A resource that has ended already takes no claim from a part that still defines it.
     """
     held = _read_held(conn, part.owner, wanted)

@@ -1,4 +1,4 @@
-"""A callback that is declared no more leaves nothing behind, and one of the same name begins anew."""
+"""A callback that is no longer declared leaves nothing behind, and a later one of the same name is a new one."""
 
 from __future__ import annotations
 
