@@ -120,7 +120,8 @@ class Metrics:
     def _sending(self) -> None:
         self._delivery = self._counter(
             "outbox_delivery_total",
-            "Events that a peer has acknowledged or refused; lost: that were evicted before, at most.",
+            "Events that a peer has acknowledged or refused; lost: at most so many events were evicted before the link"
+            " reached them.",
             "group",
             "peer",
             "status",

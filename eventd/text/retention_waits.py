@@ -18,18 +18,20 @@ class _Reason(NamedTuple):
 _REASONS: Final = {
     "peers": _Reason(
         "for peers",
-        "see which peers are behind: routerctl federation links --group {}; for one that does not return, delete its"
-        " EventPeer, or set retention.undelivered: drop",
+        "to see which peers are behind: routerctl federation links --group {} (delete the EventPeer of one that does"
+        " not return, or set retention.undelivered: drop)",
     ),
-    "callbacks": _Reason("for callbacks", "see which callbacks are behind: routerctl callback list"),
-    "sealing": _Reason("until they are sealed", "wait, or see the history: routerctl log status --group {}"),
+    "callbacks": _Reason("for callbacks", "to see which callbacks are behind: routerctl callback list"),
+    "sealing": _Reason("until they are sealed", "to see how far events are sealed: routerctl log status --group {}"),
 }
 
 
 def describe_waits(waits: Mapping[str, int]) -> str:
     """Return what retention waits for; `waits` has the numbers of events, none of them 0, by the reason."""
-    parts = [f"{counted(number, 'event')} {_words(reason)}" for reason, number in waits.items()]
-    return f"kept over the limits of retention, at most: {', '.join(parts)}"
+    (reason, number), *others = waits.items()
+    parts = [f"{counted(number, 'event')} over its limits {_words(reason)}"]
+    parts += [f"{counted(number, 'event')} {_words(reason)}" for reason, number in others]
+    return f"retention keeps at most {', '.join(parts)}"
 
 
 def describe_remedies(waits: Mapping[str, int], group: str) -> str:

@@ -10,6 +10,7 @@ from eventd.api.doctor.report import Breach, Check, CheckStatus
 from eventd.api.framework.moments import show_time
 from eventd.groups.link_remedies import remedy_for
 from eventd.log.core.id_conflicts import UNKNOWN
+from eventd.log.delivery.acknowledgements import MOST_GAPS
 from eventd.log.retention.waiting import CALLBACKS, PEERS
 from eventd.runtime.clock import SECOND
 from eventd.text.arguments import as_argument
@@ -269,6 +270,7 @@ def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
         yield _of(peer, "lost events", CheckStatus.WARN, "events-lost", detail, remedy)
     if peer.losses.times:
         times, last = counted(peer.losses.times, "gap"), _moment(peer.losses.last_at)
+        times = f"the newest {times}" if peer.losses.times >= MOST_GAPS else times
         detail = f"retention removed at most {counted(peer.losses.most, 'event')} before this peer had them: {times}"
         show = f"at {peer.node}, to see the positions: routerctl federation gaps --group {peer.group}"
         where = f"the peer is not notified, because {_V1_GAPS}" if over_v1 else show

@@ -68,6 +68,8 @@ async def doctor(
         return
     answer = await session.call("doctor.fix" if fix else "doctor.examine", **asked)
     _show(session, answer)
+    if session.out.has_wrapped:
+        note("note: with -o wide, each remedy is on one line, with whole commands")
     if session.out.is_table and not session.serving():
         note("note: no node serves this database now; this is the state that the last node left")
     if answer["summary"]["fail"]:

@@ -120,6 +120,7 @@ class Output:
             self._template = Template(format.removeprefix(_TEMPLATE))
         self._headers = headers
         self._noted = False
+        self.has_wrapped = False  # whether any cell was wrapped
         self._stream = stream or sys.stdout
         self._styled = colour and self._stream.isatty()
 
@@ -182,7 +183,9 @@ class Output:
         if any(wraps):
             from eventd.cli.terminal.wrapping import fit, wrap
 
-            widths = fit(widths, wraps, shutil.get_terminal_size().columns - len(GAP) * (len(shown) - 1))
+            whole = widths
+            widths = fit(whole, wraps, shutil.get_terminal_size().columns - len(GAP) * (len(shown) - 1))
+            self.has_wrapped |= widths != whole
             cells = [part for line in cells for part in wrap(line, widths)]
         if self._headers:
             self._print([column.header for column in shown], widths, header=True)

@@ -94,14 +94,21 @@ class GapRow(NamedTuple):
 
 def read_recent_gaps(conn: Connection, since: int) -> list[GapRow]:
     """Return the ledger rows of lost records of all cursors of callbacks since a time, in microseconds."""
-    sql = f"SELECT cursor, acked_at, receipt FROM batches WHERE protocol = '{GAP_PROTOCOL}' AND acked_at >= ?"
-    found = [GapRow._make(row) for row in fetch(conn, sql, (since,))]
-    return [row for row in found if row.receipt]  # those of links have none
+    gaps = f"protocol = '{GAP_PROTOCOL}' AND receipt <> ''"  # those of links have no receipt
+    sql = f"SELECT cursor, acked_at, receipt FROM batches WHERE {gaps} AND acked_at >= ?"
+    return [GapRow._make(row) for row in fetch(conn, sql, (since,))]
+
+
+MOST_GAPS: Final = 1000
+"""Maximum number of gaps of a link that are counted, the newest ones."""
 
 
 class LinkLosses(NamedTuple):
-    """The events that were evicted before a link reached them, as its ledger has them: how often, how many at most,
-    and when the last were noted, in microseconds."""
+    """The gaps of a link in its ledger: ranges whose events were evicted before the link reached them.
+
+    `times`: the number of gaps; `most`: the number of their positions, which is that of the lost events or more;
+    `last_at`: when the last gap was noted, in microseconds.
+    """
 
     times: int = 0
     most: int = 0
@@ -112,10 +119,14 @@ NO_LOSSES: Final = LinkLosses()
 
 
 def count_link_losses(conn: Connection, cursor: str) -> LinkLosses:
-    """Return the losses of a link, as long as its ledger has the rows. Positions of other topics are counted, too."""
+    """Return the newest gaps of a link, as long as its ledger has the rows. Positions of other topics are counted, too.
+
+    An index has the rows in this order on SQLite. PostgreSQL sorts them, and keeps no more than these in memory.
+    """
     table = f"batches{indexed_by(conn, 'batches_gaps')}"
-    sql = f"SELECT count(*), sum(upto - after), max(acked_at) FROM {table} WHERE cursor = ? AND protocol = 'gap'"
-    times, most, last_at = fetch(conn, sql, (cursor,))[0]
+    newest = f"SELECT after, upto, acked_at FROM {table} WHERE cursor = ? AND protocol = 'gap' ORDER BY id DESC LIMIT ?"
+    sql = f"SELECT count(*), sum(upto - after), max(acked_at) FROM ({newest}) AS newest"
+    times, most, last_at = fetch(conn, sql, (cursor, MOST_GAPS))[0]
     return LinkLosses(times, int(most), last_at) if times else NO_LOSSES
 
 

@@ -137,9 +137,9 @@ def _find_unsealed(conn: Connection, topic_id: int) -> _Unsealed | None:
 
 
 def _count_beyond(conn: Connection, topic: TopicRow, last: int, position: int | None, *, own: bool = False) -> int:
-    """Return how many events up to the seq `last` there are from the first one after a position on; 0 for None.
+    """Return how many events there are from the first event after a position to the event with the seq `last`.
 
-    With `own`, from the first one that entered the log here.
+    0 without a position. With `own`, they begin at the first event that entered the log at this node.
     """
     if position is None:
         return 0

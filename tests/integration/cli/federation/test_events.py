@@ -293,7 +293,7 @@ def test_prune_says_what_it_removed(edge: Control) -> None:
     edge("apply", "-f", edge.file(bounded.replace("maxEvents: 5, undelivered: drop", "maxEvents: 1")))
     kept = edge("fed", "event", "prune")
     assert kept.lines == ["removed 0 records of group edge"]
-    assert "4 events for peers" in kept.err
+    assert "at most 4 events over its limits for peers" in kept.err
     assert "routerctl federation links --group edge" in kept.err
     assert len(edge("fed", "event", "list", "-o", "json").json) == 5
 

@@ -12,6 +12,7 @@ from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions
 from eventd.api.doctor.report import Check, report
 from eventd.console.pages.link_problems import LinkProblems, join_problems
+from eventd.log.delivery.acknowledgements import MOST_GAPS, LinkLosses
 from eventd.runtime.clock import SECOND
 
 FINE = LinkFacts()
@@ -322,11 +323,22 @@ def retention(waits: dict[str, int], *peers: PeerFacts) -> list[tuple[str, str]]
 
 def test_what_retention_waits_for_is_a_warning_if_it_may_take_long() -> None:
     assert retention({}) == []
-    detail = "kept over the limits of retention, at most: 3 events for peers, 1 event until they are sealed"
+    detail = "retention keeps at most 3 events over its limits for peers, 1 event until they are sealed"
     waits = {"peers": 3, "sealing": 1}
     assert retention(waits, peer(), peer(waiting_for=10 * SECOND - 1)) == [("pass", detail)]
     assert retention(waits, peer(), peer(waiting_for=10 * SECOND)) == [("warn", detail)]
     assert retention(waits, peer(link=BLOCKED)) == [("warn", detail)]
     assert retention({"sealing": 1}, peer(link=BLOCKED))[0][0] == "pass"
     ((status, detail),) = retention({"callbacks": 2})
-    assert (status, detail.endswith(": 2 events for callbacks")) == ("warn", True)
+    assert (status, detail.endswith("at most 2 events over its limits for callbacks")) == ("warn", True)
+
+
+def test_a_gap_that_v1_cannot_report_is_not_promised_to_the_peer() -> None:
+    for protocol, reported in (("v1", False), ("v2", True)):
+        losses = LinkLosses(MOST_GAPS, 2000, 1)
+        link = LinkFacts(protocol=protocol)
+        behind = PeerFacts("edge", "cloud", "http://cloud:1", link, lost_before=True, losses=losses)
+        found = {check.code: check for check in check_links(group(behind))}
+        assert ("the next batch reports the gap" in found["events-lost"].detail) == reported
+        assert ("federation gaps" in found["events-skipped"].remedy) == reported
+        assert "before this peer had them: the newest 1,000 gaps, most recently" in found["events-skipped"].detail

@@ -38,6 +38,16 @@ def test_on_a_terminal_long_cells_are_wrapped_between_words(monkeypatch: pytest.
     )
 
 
+@pytest.mark.parametrize(("columns", "format"), [(60, "table"), (200, "table"), (60, "wide")])
+def test_output_knows_whether_it_has_wrapped_a_cell(
+    monkeypatch: pytest.MonkeyPatch, columns: int, format: Format
+) -> None:
+    monkeypatch.setenv("COLUMNS", f"{columns}")
+    out = Output(format, headers=True, colour=False, stream=Terminal())
+    out.rows(COLUMNS, ROWS, name=str)
+    assert out.has_wrapped == ((columns, format) == (60, "table"))
+
+
 def test_a_table_that_fits_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, 200) == shown(monkeypatch, 60, terminal=False)
 
