@@ -63,7 +63,7 @@ def read_places(text: str) -> dict[str, EventPlace]:
 
 def may_need_checkpoints(names: Iterable[str]) -> bool:
     """Return whether the places in topics with these names may become too long for an id."""
-    # A seq may be as large as a client likes also with the number of an epoch, if that epoch is no longer kept.
+    # Also beside the number of an epoch, a client may send any seq: that of an epoch that was dropped is not compared.
     return len(write_places(dict.fromkeys(names, EventPlace(_EPOCHS, MOST_SEQ)))) > ID_BYTES
 
 

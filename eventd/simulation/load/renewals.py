@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from eventd.simulation.load.step import LANE, UNIT, LoadKind, LoadStep
+from eventd.simulation.load.step import KEY_MILLISECONDS, LANE, UNIT, LoadKind, LoadStep
 from eventd.simulation.load.watches import numbered_places
 from eventd.simulation.world.event_stream import SentEvent, open_stream
 from eventd.simulation.world.journal import Asked
@@ -24,6 +24,7 @@ RENEWED_STREAM: Final = "renewed stream"
 """The kind of journal entry of a stream: its question names the session and an id, and its answer is the events."""
 RENEWED: Final = "renewed"
 """The topic."""
+_CONFIG: Final = {"durability": "fsync", "idempotency_window_ms": KEY_MILLISECONDS}
 _SESSION: Final = "renewed session"
 _READER: Final = "reader"
 _TRIES: Final = 20
@@ -68,7 +69,7 @@ async def _renew(world: SimulatedWorld, client: ApiClient, data: dict[str, Any])
     """Delete the topic, and then write to it, until both are answered."""
     path = f"/v0/topics/{RENEWED}"
     records = [{"data": {"topic": data["number"]}} for _ in range(data["count"])]
-    write = {"records": records, "config": {"durability": "fsync"}, "idempotency_key": f"renewed {data['number']}"}
+    write = {"records": records, "config": _CONFIG, "idempotency_key": f"renewed {data['number']}"}
     is_deleted = False
     for _ in range(_TRIES):
         if not is_deleted:

@@ -1,4 +1,4 @@
-"""Silence while the coroutines of dead processes unwind: what they do and log then is no part of the run."""
+"""Silence while the coroutines of dead processes unwind: the run is over, and what they do and log does not count."""
 
 from __future__ import annotations
 
