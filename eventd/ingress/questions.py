@@ -99,7 +99,7 @@ class Questions:
 
     async def _known(self, node: str, question: KnownQuery) -> KnownEvents:
         """Look up the ids in steps: each reads the records of its ids, which may lie in as many blocks."""
-        clock, found = self._log.clock, KnownEvents(elsewhere=UNSET if question.what is None else ())
+        clock, found = self._log.clock, KnownEvents()
         chosen = None if question.what is None else chosen_by(node, question.what)
         for start in range(0, len(question.ids), STEP_IDS):
             begun = clock.monotonic()
@@ -221,8 +221,7 @@ def _look_up(
             other.append(start + at)
         elif chosen is not None and not chosen.takes(latest.record):
             elsewhere.append(start + at)
-    asked = before.elsewhere is not UNSET
-    return KnownEvents(tuple(unknown), tuple(gone), tuple(other), tuple(elsewhere) if asked else UNSET)
+    return KnownEvents(tuple(unknown), tuple(gone), tuple(other), UNSET if chosen is None else tuple(elsewhere))
 
 
 def _require_history(conn: Connection, history: str, upto: int) -> None:

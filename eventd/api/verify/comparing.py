@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.api.verify.findings import Findings, Verdict, judge
-from eventd.api.verify.resolving import DifferingBuckets, Resolver
+from eventd.api.verify.resolving import DifferingBuckets, Resolver, named_in, query_known
 from eventd.api.verify.scope import Scope, read_scope
 from eventd.egress.peers.questions import Asker, HistoryEnded
 from eventd.errors import Conflict
@@ -35,7 +35,6 @@ from federation.compare import (
     fold,
     minus,
     read_sums,
-    show_fingerprint,
     total_of,
 )
 
@@ -212,13 +211,11 @@ class Comparison:
 
     async def _ask_known(self, asker: Asker, some: Sequence[ListedRecord]) -> None:
         known = await asker.ask(self._known_query(some), KnownEvents)
-        unknown = [some[at] for at in sorted(set(known.unknown)) if at < len(some)]
-        gone = [some[at] for at in sorted(set(known.gone) - set(known.unknown)) if at < len(some)]
+        unknown = named_in(known.unknown, some)
+        gone = named_in(set(known.gone) - set(known.unknown), some)
         self.findings.add(await self._database.read(judge, self._scope, unknown, self._clock.now()))
         self.findings.aside[Verdict.HELD_ONCE] += len(gone)
-        elsewhere = [
-            some[at] for at in sorted({*(known.elsewhere or ())} - {*known.unknown, *known.gone}) if at < len(some)
-        ]
+        elsewhere = named_in({*(known.elsewhere or ())} - {*known.unknown, *known.gone}, some)
         self.findings.aside[Verdict.BY_ANOTHER_PATH] += len(elsewhere)
         for record in (*unknown, *gone, *elsewhere):
             if record.key in self._differing:
@@ -230,11 +227,9 @@ class Comparison:
         A peer may have events that are relayed to it by another path, too, which its sums of this link then lack. It is
         asked for those only where there may be some: to tell them, it reads the records of all ids in question.
         """
-        ids = tuple(record.event_id for record in some)
         if self._scope.what.own:
-            return KnownQuery(ids=ids)
-        prints = tuple(show_fingerprint(record.fingerprint) for record in some)
-        return KnownQuery(ids=ids, fingerprints=prints, what=self._scope.what)
+            return KnownQuery(ids=tuple(record.event_id for record in some))
+        return query_known(some, self._scope.what)
 
     async def _resolve(self, asker: Asker) -> None:
         """Begin to read both sides' events in as many of the buckets that still differ as fit.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.api.verify.findings import Findings, Judgement, judge
@@ -21,6 +21,7 @@ from federation.compare import (
     IdsQuery,
     KnownEvents,
     KnownQuery,
+    RecordScope,
     minus,
     show_fingerprint,
     total_of,
@@ -166,13 +167,8 @@ class Resolver:
         difference. Another id that it knows but did not list is unresolved: the peer answers from its ids alone, or has
         just received the event.
         """
-        question = KnownQuery(
-            ids=tuple(record.event_id for record in some),
-            fingerprints=tuple(show_fingerprint(record.fingerprint) for record in some),
-            what=self._scope.what,
-        )
-        known = await asker.ask(question, KnownEvents)
-        other = [some[at] for at in sorted(set(known.other)) if at < len(some)]
+        known = await asker.ask(query_known(some, self._scope.what), KnownEvents)
+        other = named_in(known.other, some)
         stale = [record for record in other if places[record.event_id].refreshed]
         judged: list[Judgement] = await self._database.read(judge, self._scope, stale, self._clock.now())
         findings.add(judged)
@@ -181,6 +177,20 @@ class Resolver:
                 findings.add_other(record.event_id)
         explained = {*known.unknown, *known.gone, *known.other, *(known.elsewhere or ())}
         findings.unresolved += len(some) - len(explained & {*range(len(some))})
+
+
+def query_known(some: Sequence[ListedRecord], what: RecordScope) -> KnownQuery:
+    """Return the question which of these events the peer does not know, holds differently, or has by another path."""
+    return KnownQuery(
+        ids=tuple(record.event_id for record in some),
+        fingerprints=tuple(show_fingerprint(record.fingerprint) for record in some),
+        what=what,
+    )
+
+
+def named_in(indexes: Iterable[int], some: Sequence[ListedRecord]) -> list[ListedRecord]:
+    """Return the events that an answer names by their indexes in the question, in their order."""
+    return [some[at] for at in sorted(set(indexes)) if at < len(some)]
 
 
 _GONE = _KnownRecord(None, False)
