@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
+from asyncio import InvalidStateError
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -47,14 +48,18 @@ def configure_logging(stream: TextIO, *, format: str = "auto", level: str = "inf
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.captureWarnings(True)  # output of Python's own loggers and warnings gets the same format
     logging.getLogger("eventd").setLevel(level.upper())
-    logging.getLogger("aiohttp.server").addFilter(_not_the_clients_fault)
+    logging.getLogger("aiohttp.server").addFilter(is_fault_of_node)
     logging.getLogger("aiohttp.access").setLevel(logging.CRITICAL)
 
 
-def _not_the_clients_fault(record: logging.LogRecord) -> bool:
-    """Return False for lines that aiohttp logs, with an error, about clients that send invalid HTTP or disconnect."""
+def is_fault_of_node(record: logging.LogRecord) -> bool:
+    """Return False for lines that aiohttp logs, with an error, although the node did nothing wrong.
+
+    They are about clients that send invalid HTTP or disconnect, and about a request that ends in the same step in which
+    a stopping server no longer waits for it: aiohttp then sets the result of a future that it has cancelled.
+    """
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, ConnectionError) or type(error).__name__ == "RequestPayloadError":
+    if isinstance(error, ConnectionError | InvalidStateError) or type(error).__name__ == "RequestPayloadError":
         return False
     return error is None or type(error).__module__ != "aiohttp.http_exceptions"
 

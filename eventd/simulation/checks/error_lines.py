@@ -8,8 +8,11 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from eventd.errors import DatabaseUnavailable
+from eventd.observe.log_lines import is_fault_of_node
 from eventd.simulation.world.session_failures import NODE_URL
 
+_SERVER: Final = "aiohttp.server"
+_LOGGERS: Final = ("eventd", _SERVER)
 _FIELDS: Final = ("kind", "peer")
 """The fields of a log line that are shown with it."""
 _OF_SERVER: Final = (NODE_URL, "this node does not hold its claim on the database")
@@ -38,16 +41,18 @@ class _ErrorLines(logging.Handler):
 
 @contextmanager
 def errors_logged() -> Iterator[list[ErrorLine]]:
-    """Yield a list that gets the error lines of nodes, which are not shown meanwhile."""
-    logger = logging.getLogger("eventd")
+    """Yield a list that gets the error lines of nodes and of their servers, which are not shown meanwhile."""
     handler = _ErrorLines()
-    before = logger.propagate, logger.level
-    logger.addHandler(handler)
-    logger.propagate = False
-    logger.setLevel(logging.ERROR)
+    handler.addFilter(lambda record: record.name != _SERVER or is_fault_of_node(record))
+    before = [(logger, logger.propagate, logger.level) for logger in map(logging.getLogger, _LOGGERS)]
+    for logger, _, _ in before:
+        logger.addHandler(handler)
+        logger.propagate = False
+        logger.setLevel(logging.ERROR)
     try:
         yield handler.lines
     finally:
-        logger.removeHandler(handler)
-        logger.propagate = before[0]
-        logger.setLevel(before[1])
+        for logger, propagates, level in before:
+            logger.removeHandler(handler)
+            logger.propagate = propagates
+            logger.setLevel(level)

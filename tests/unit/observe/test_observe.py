@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+from asyncio import InvalidStateError
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -238,11 +239,11 @@ def test_the_level_is_ours_and_libraries_only_warn() -> None:
 
 
 @pytest.mark.usefixtures("logging_restored")
-def test_a_client_that_speaks_no_http_is_no_line_but_a_fault_is() -> None:
+def test_a_client_that_speaks_no_http_and_a_request_at_the_end_of_a_stop_are_no_lines_but_a_fault_is() -> None:
     stream = io.StringIO()
     configure_logging(stream)
     server = logging.getLogger("aiohttp.server")
-    for error in (BadHttpMessage("half a request"), TypeError("a fault of ours")):
+    for error in (BadHttpMessage("half a request"), InvalidStateError("invalid state"), TypeError("a fault of ours")):
         server.error("Error handling request", exc_info=error)
     assert [json.loads(text)["error"] for text in stream.getvalue().splitlines()] == ["TypeError: a fault of ours"]
 

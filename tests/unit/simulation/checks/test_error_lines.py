@@ -32,3 +32,15 @@ def test_a_line_is_of_the_server_if_an_error_of_the_server_caused_it(given: dict
     [line] = lines
     assert line.text.startswith("eventd.node: something failed")
     assert line.is_of_server is is_of_server
+
+
+def test_an_error_of_a_server_is_a_line_unless_its_client_has_caused_it() -> None:
+    server = logging.getLogger("aiohttp.server")
+    with errors_logged() as lines:
+        for error in (ConnectionResetError("connection reset by peer"), TypeError("a fault of a handler")):
+            server.error("Unhandled exception", exc_info=error)
+        logging.getLogger("eventd.node").error("something failed", exc_info=ConnectionResetError("reset"))
+    assert [line.text for line in lines] == [
+        "aiohttp.server: Unhandled exception: TypeError('a fault of a handler')",
+        "eventd.node: something failed: ConnectionResetError('reset')",
+    ]
