@@ -208,7 +208,7 @@ def _look_up(
     ids = question.ids[start : start + STEP_IDS]
     places = read_placed(conn, topic_id, ids)
     expected = question.fingerprints[start : start + STEP_IDS]
-    stored = read_fingerprinted(conn, places.values()) if expected else {}
+    stored = read_fingerprinted(conn, places.values(), chosen) if expected else {}
     unknown, gone, other = [*before.unknown], [*before.gone], [*before.other]
     elsewhere = [*(before.elsewhere or ())]
     for at, each in enumerate(ids):
@@ -219,7 +219,7 @@ def _look_up(
             continue
         elif latest.fingerprint != expected[at]:
             other.append(start + at)
-        elif chosen is not None and not chosen.takes(latest.record):
+        elif not latest.is_selected:
             elsewhere.append(start + at)
     return KnownEvents(tuple(unknown), tuple(gone), tuple(other), UNSET if chosen is None else tuple(elsewhere))
 

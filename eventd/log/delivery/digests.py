@@ -295,20 +295,27 @@ def _whole(part: Block) -> Columns:
 
 
 class FingerprintedRecord(NamedTuple):
-    """A stored record, and the fingerprint of its event as hexadecimal digits."""
+    """The fingerprint of a stored record's event as hexadecimal digits, and whether a filter takes the record."""
 
-    record: Record
     fingerprint: str
+    is_selected: bool
 
 
-def read_fingerprinted(conn: Connection, positions: Iterable[int | None]) -> dict[int | None, FingerprintedRecord]:
-    """Return the records still stored at these positions with their fingerprints, by position."""
+def read_fingerprinted(
+    conn: Connection, positions: Iterable[int | None], chosen: RecordFilter | None = None
+) -> dict[int | None, FingerprintedRecord]:
+    """Return the fingerprints of the records still stored at these positions, by position.
+
+    Also whether `chosen` takes them; None takes all. A peer names hundreds of ids, whose events may have a megabyte
+    each: the bodies of one read are dropped before the next.
+    """
     wanted = [position for position in positions if position is not None]
-    found = (pick_readable(block, places) for block, places in blocks_at(conn, wanted))
     return {
-        record.position: FingerprintedRecord(record, show_fingerprint(fingerprint(record.body)))
-        for records in found
-        for record in records
+        record.position: FingerprintedRecord(
+            show_fingerprint(fingerprint(record.body)), chosen is None or chosen.takes(record)
+        )
+        for block, places in blocks_at(conn, wanted)
+        for record in pick_readable(block, places)
     }
 
 

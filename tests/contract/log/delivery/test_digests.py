@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 
 import sqlalchemy as sa
@@ -169,6 +170,21 @@ async def test_fingerprints_are_those_of_the_records_that_are_left(log: EventLog
     printed = await log.database.read(read_fingerprinted, [records[1].position, None, 99])
     digits = show_fingerprint(fingerprint(records[1].body))
     assert {at: each.fingerprint for at, each in printed.items()} == {records[1].position: digits}
+
+
+async def test_the_bodies_of_fingerprinted_records_are_not_in_memory_at_the_same_time(log: EventLog) -> None:
+    topic = await log.topic("group:g")
+    large = [[draft(f"e{n}", type="up" if n % 2 else "down", payload={"x": "y" * (1 << 19)})] for n in range(24)]
+    records = await _append(log, topic, large)
+    places, up = [record.position for record in records], RecordFilter(lambda path: True, Selector.of(types=["up"]))
+    tracemalloc.start()
+    try:
+        found = await log.database.read(read_fingerprinted, places, up)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [found[place].is_selected for place in places] == [False, True] * 12
+    assert peak < 8 << 20, "of 12 MiB of bodies"
 
 
 async def test_the_oldest_record_is_told_once_retention_has_removed_some(log: EventLog) -> None:
