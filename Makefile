@@ -221,8 +221,8 @@ SEEDS ?= 50
 FROM ?= 1
 JOBS ?= 1
 
-simulate: venv ## whole nodes on virtual time with faults (SEEDS=50 FROM=1 JOBS=1; POSTGRES=1: on a Postgres server; ARGS="--report FILE" continues a campaign, ARGS="--seed 4711 --trace" repeats a run)
-	@$(WITH_SCRATCH) $(if $(POSTGRES),$(BIN)/python -m tests.support.with_postgres) $(BIN)/routerd-eventd simulate $(if $(findstring --seed,$(ARGS)),,--seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)) $(ARGS)
+simulate: venv ## whole nodes on virtual time with faults (SEEDS=50 FROM=1 JOBS=1; POSTGRES=1: on a Postgres server; ARGS="--report FILE" continues a campaign, ARGS="--seed 4711 --trace" or ARGS="--plan FILE" repeats a run)
+	@$(WITH_SCRATCH) $(if $(POSTGRES),$(BIN)/python -m tests.support.with_postgres) $(BIN)/routerd-eventd simulate $(if $(findstring --seed,$(ARGS))$(findstring --plan,$(ARGS)),,--seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)) $(ARGS)
 
 spark-zip: venv-audit ## what a Spark cluster is given, in build/spark: our code as a zip, what it needs as an archive
 	@$(BIN)/python -m eventd.audit.spark.packing build/spark $(ARGS)

@@ -8,20 +8,21 @@ import secrets
 import sys
 import time
 from pathlib import Path
-from typing import get_args
 
 from tests.chaos import namespaces, restores
-from tests.chaos.plan import Axes, Load, draw
+from tests.chaos.kinds import NODE_FAULTS
+from tests.chaos.plan import LOADS, Axes, FaultWithoutTarget, draw
 from tests.chaos.report import CampaignReport
 from tests.chaos.run import run, say
+from tests.support.names import names_of
 from tests.support.postgres import PostgresServer, find_programs
 
 
 def main() -> None:
-    """Exit with status 4 if a check fails."""
+    """Exit with status 4 if a check fails, and with status 2 for faults and loads that do not exist."""
     if sys.argv[1:2] == ["restores"]:
         sys.exit(restores.main(sys.argv[2:]))
-    options = _options()
+    options = read_options(sys.argv[1:])
     if not options.plan:
         namespaces.enter()
     server = None
@@ -30,13 +31,17 @@ def main() -> None:
         server.start()
     try:
         passed = _campaign(options, server)
+    except FaultWithoutTarget as error:
+        sys.stderr.write(f"python -m tests.chaos: error: {error}\n")
+        sys.exit(2)
     finally:
         if server is not None:
             server.stop()
     sys.exit(0 if passed else 4)
 
 
-def _options() -> argparse.Namespace:
+def read_options(arguments: list[str]) -> argparse.Namespace:
+    """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed; 0 draws one")
     parser.add_argument(
@@ -49,11 +54,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=12.0, help="how long a round is")
     parser.add_argument("--workers", type=int, help="processes of one node, instead of what the seed draws")
     parser.add_argument("--standby", choices=["yes", "no"], help="whether one node on Postgres is a pair")
-    parser.add_argument("--loads", help=f"what one node does besides its events: {','.join(get_args(Load))}, or none")
-    parser.add_argument("--only", help="kinds of faults of nodes, separated by commas: no others")
+    loads = f"what one node does besides its events: {','.join(LOADS)}, or none"
+    parser.add_argument("--loads", type=names_of("load", ["none", *LOADS]), help=loads)
+    only = "kinds of faults of nodes, separated by commas: no others"
+    parser.add_argument("--only", type=names_of("fault of nodes", NODE_FAULTS), default=(), help=only)
     parser.add_argument("--report", type=Path, help="write what was run to this file, as JSON")
     parser.add_argument("--plan", action="store_true", help="print the plan and do nothing")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     options.axes = _axes(options)
     return options
 
@@ -61,10 +68,9 @@ def _options() -> argparse.Namespace:
 def _axes(options: argparse.Namespace) -> Axes:
     loads = None
     if options.loads is not None:
-        loads = tuple(word for word in options.loads.split(",") if word != "none")
+        loads = tuple(word for word in options.loads if word != "none")
     standby = None if options.standby is None else options.standby == "yes"
-    only = tuple(options.only.split(",")) if options.only else ()
-    return Axes(workers=options.workers, standby=standby, loads=loads, only=only)
+    return Axes(workers=options.workers, standby=standby, loads=loads, only=options.only)
 
 
 def _campaign(options: argparse.Namespace, server: PostgresServer | None) -> bool:

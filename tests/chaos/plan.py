@@ -21,6 +21,10 @@ LOADS: tuple[Load, ...] = ("topics", "queue", "watch", "derive", "callback", "pu
 over a WebSocket."""
 
 
+class FaultWithoutTarget(Exception):
+    """No node of a plan can have one of the faults that its run is limited to."""
+
+
 @dataclass(frozen=True)
 class Axes:
     """What is fixed for all seeds; None leaves it to the seed.
@@ -121,7 +125,10 @@ class Plan:
 
 
 def draw(seed: int, *, database: str, rounds: int, seconds: float, axes: Axes = PLAIN) -> Plan:
-    """Return the plan of a seed. The same arguments give the same plan on every machine."""
+    """Return the plan of a seed. The same arguments give the same plan on every machine.
+
+    Raises `FaultWithoutTarget`.
+    """
     chance = Random(f"{seed} {database}")
     shape = chance.choice(("star", "ring", "chain", "triangle"))
     nodes: tuple[str, ...] = ("a", "b", "c", "d") if shape in ("star", "ring") else ("a", "b", "c")
@@ -155,7 +162,11 @@ def draw(seed: int, *, database: str, rounds: int, seconds: float, axes: Axes = 
     # Over v1 a sender does not learn that its receiver was restored: only an operator can send those events again.
     able["restore"] = [n for n in nodes if not any(link.dest == n and {n, link.source} & {*v1} for link in links)]
     possible = tuple(kind for kind, targets in able.items() if targets and (not axes.only or kind in axes.only))
-    assert possible, f"no node of {', '.join(nodes)} can have any of {', '.join(axes.only)}"
+    if not possible:
+        raise FaultWithoutTarget(
+            f"seed {seed}, on {database}: no node can have {', '.join(axes.only)}; write another --database, or fix"
+            f" --workers, --standby or --loads; in this plan, nodes can have: {', '.join(filter(able.get, able))}"
+        )
     node_deck, link_deck = _deck(chance, possible), _deck(chance, tuple(LINK_FAULTS))
     drawn = (_round(chance, links, able, node_deck, link_deck, seconds) for _ in range(rounds))
     return replace(plan, rounds=tuple(tuple(sorted(each, key=lambda fault: fault.at)) for each in drawn))

@@ -1,7 +1,7 @@
 """`make models`: explores the large spaces, takes random walks, and tries the seeded bugs.
 
 Prints a line for each, and writes the figures to build/models.json. Exits with status 1 if an invariant is broken, or a
-seeded bug is not found.
+seeded bug is not found, and with status 2 if `--only` is part of no title.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the seed of the random walks")
     parser.add_argument("--output", type=Path, default=Path("build/models.json"), help="where to write the figures")
     options = parser.parse_args(arguments)
+    titles = [each.title for each in [*SMALL, *WHOLE, *WALKS, *ALL]]
+    if not any(options.only in title for title in titles):
+        parser.error(f"--only: no title has the text '{options.only}' in it; the titles:\n" + "\n".join(titles))
     spaces, failed = list[dict[str, Any]](), False
     for space in [*SMALL, *WHOLE]:
         if options.only in space.title:

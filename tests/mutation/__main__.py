@@ -54,8 +54,8 @@ KILLED, TIMEOUT, SURVIVED, SIMULATED = "killed", "timeout", "survived", "killed 
 
 
 def main() -> int:
-    options = _options()
-    targets = dict(target.split("=", 1) for target in options.target) if options.target else TARGETS
+    options = read_options(sys.argv[1:])
+    targets = dict(options.target) if options.target else TARGETS
     tests = {path: named.split(",") if isinstance(named, str) else list(named) for path, named in targets.items()}
     rng = random.Random(options.seed)
     made = [mutant for path in tests for mutant in _of(path)]
@@ -78,17 +78,30 @@ def main() -> int:
     return 0
 
 
-def _options() -> argparse.Namespace:
+def read_options(arguments: list[str]) -> argparse.Namespace:
+    """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200, help="size of the sample")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32), help="repeats a sample")
     parser.add_argument("--jobs", type=int, default=2, help="how many mutants are judged at the same time")
-    parser.add_argument("--target", action="append", default=[], metavar="PATH=TESTS,…", help="instead of the usual")
+    parser.add_argument(
+        "--target", type=_target, action="append", default=[], metavar="PATH=TESTS,…", help="instead of the usual"
+    )
     parser.add_argument(
         "--simulate", type=int, default=0, metavar="SEEDS", help="play so many simulated runs with each survivor"
     )
     parser.add_argument("--output", type=Path, default=Path("build/mutants.json"), help="where to write the figures")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def _target(text: str) -> tuple[str, str]:
+    """Return a path and its tests. Raises `ArgumentTypeError`."""
+    path, _, tests = text.partition("=")
+    for name in (path, *tests.split(",")):
+        if not name or not (ROOT / name.partition("::")[0]).exists():
+            usual = ", ".join(TARGETS)
+            raise argparse.ArgumentTypeError(f"'{name}' in '{text}' is not a file or folder; the usual paths: {usual}")
+    return path, tests
 
 
 def _of(path: str) -> list[Mutant]:

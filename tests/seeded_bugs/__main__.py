@@ -2,7 +2,7 @@
 
 Prints a line for each: its number, the bug, and what found it, or that it stands. Writes the figures to
 build/seeded-bugs.json; with `--known`, which searches nothing, it writes none. Exits with status 1 if one of a bug's
-ways does not find it.
+ways does not find it, and with status 2 for a number that no bug has.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ def _write(file: Path, rows: dict[int, dict[str, Any]]) -> None:
 def read_options(arguments: list[str]) -> argparse.Namespace:
     """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.seeded_bugs", description="Search for the seeded bugs.")
-    parser.add_argument("--only", type=int, action="append", metavar="NUMBER", help="only this bug; repeatable")
+    numbers = [bug.number for bug in TABLE]
+    parser.add_argument(
+        "--only", type=int, choices=numbers, action="append", metavar="NUMBER", help="only this bug; repeatable"
+    )
     parser.add_argument("--known", action="store_true", help="only the way and the seed that are known to find it")
     parser.add_argument(
         "--starts", type=int, nargs="+", default=STARTS, help="the first seeds of the searches in the simulator"

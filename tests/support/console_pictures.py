@@ -24,7 +24,7 @@ WORLDS = {"empty": make_empty, "full": make_full, "broken": make_broken}
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("worlds", nargs="*", default=list(WORLDS), help=", ".join(WORLDS))
+    parser.add_argument("worlds", nargs="*", choices=list(WORLDS), metavar="WORLD", help=", ".join(WORLDS))
     parser.add_argument("--width", type=int, nargs="*", default=list(WIDTHS))
     chosen = parser.parse_args(arguments)
     chosen.folder.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
         processes = Processes(Path(scratch))
         visitors = Visitors(browser)
         try:
-            for world in chosen.worlds:
+            for world in chosen.worlds or WORLDS:
                 photograph(visitors, WORLDS[world](processes), world, chosen.folder, chosen.width)
             visitors.close()
         finally:

@@ -29,6 +29,7 @@ from tests.bench.streams.site import StreamSite, open_site
 from tests.bench.streams.table import markdown, picture
 from tests.bench.streams.ways import WAYS
 from tests.bench.streams.ways import measure as measure_way
+from tests.support.names import names_of
 
 Figures = dict[str, float]
 T = TypeVar("T")
@@ -69,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--large", type=int, default=20_000, help=f"messages of {LARGE} bytes, in batches of 64")
     parser.add_argument("--crowd", type=int, default=1000, help="subscribers, of which one in ten does not read")
     parser.add_argument("--gets", type=int, default=40_000, help="pipelined gets of a cache")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=PARTS, help=f"of {','.join(PARTS)}")
+    parser.add_argument("--only", type=names_of("part", PARTS), default=PARTS, help=f"of {','.join(PARTS)}")
     parser.add_argument("--out", type=Path, help="a file for the tables; a picture goes beside it, as .svg")
     return parser.parse_args()
 

@@ -1,0 +1,19 @@
+"""Names in the options of the tools of the tests."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Collection
+
+
+def names_of(what: str, known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+    """Return what reads a list of these names with commas; it raises `ArgumentTypeError` for another name."""
+
+    def read(text: str) -> tuple[str, ...]:
+        names = tuple(word.strip() for word in text.split(","))
+        for name in names:
+            if name not in known:
+                raise ArgumentTypeError(f"'{name}' is not a {what}; write some of: {', '.join(known)}")
+        return names
+
+    return read
