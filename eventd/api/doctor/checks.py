@@ -198,6 +198,8 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
             if (at := show_time(peer.deliveries.late_at)) is not None:
                 detail += f"; the last late delivery ended at {at[:19]}Z"
             remedy, action = "check the network to the peer, and whether the peer was down", ""
+            if _has_ended(peer, slo):
+                status, remedy = CheckStatus.WARN, "the lag has ended; find out whether the peer was down until then"
             if _is_past(peer.deliveries, slo):
                 remedy, action = (
                     "nothing to do: no delivery was late since then; the check shows the lag until that event expires",
@@ -207,10 +209,20 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
     return _of(peer, suffix, CheckStatus.PASS, code, detail=detail)
 
 
+def _has_ended(peer: PeerFacts, slo: Thresholds) -> bool:
+    """Return whether no delivery is late any more: the link runs, or was not late for some minutes."""
+    runs = peer.link.registered and peer.link.state == "running" and not _is_late(peer.deliveries, slo)
+    return peer.deliveries.late_at is not None and (runs or _is_past(peer.deliveries, slo))
+
+
 def _is_past(found: Deliveries, slo: Thresholds) -> bool:
     """Return whether no delivery was late for some minutes, and none is becoming late."""
-    waits = found.waiting_for is not None and found.waiting_for >= slo.lag_warn * SECOND
-    return found.late_ago is not None and found.late_ago >= LATE_SECONDS * SECOND and not waits
+    return found.late_ago is not None and found.late_ago >= LATE_SECONDS * SECOND and not _is_late(found, slo)
+
+
+def _is_late(found: Deliveries, slo: Thresholds) -> bool:
+    """Return whether an event has waited for so long that its delivery will be late."""
+    return found.waiting_for is not None and found.waiting_for >= slo.lag_warn * SECOND
 
 
 def _expiry(peer: PeerFacts, slo: Thresholds) -> Check:
@@ -265,11 +277,15 @@ def check_expected(peer: PeerFacts) -> Check:
             detail=f"{counted(len(found.missing), 'event')} neither delivered nor pending: {ids}",
             remedy=f"send them again: routerctl federation redeliver {peer.node} --group {peer.group} --id ID",
         )
-    return _of(peer, suffix, CheckStatus.PASS, code, detail=_accounted(found))
+    detail = _accounted(found)
+    if peer.lost_before or peer.losses.times:
+        losses = "lost events" if peer.lost_before else "gaps"
+        detail += f"; events that retention removed before the peer had them are not counted here: see its {losses}"
+    return _of(peer, suffix, CheckStatus.PASS, code, detail=detail)
 
 
 def _accounted(found: Deliveries) -> str:
-    """Return in words that no event is missing, with the numbers of expired, in-path, refused and unproven ones."""
+    """Return in words that no stored event is missing, with the numbers of expired, in-path, refused, unproven ones."""
     words = {
         "expired before the peer had them": found.expired,
         "came from or through the peer": found.in_path,
@@ -277,7 +293,7 @@ def _accounted(found: Deliveries) -> str:
         "without stored evidence of their delivery": found.unproven,
     }
     rest = ", ".join(f"{number:,} {outcome}" for outcome, number in words.items() if number)
-    which = "no event" if found.in_full else f"none of the newest {found.looked_at:,} events"
+    which = "no stored event" if found.in_full else f"none of the newest {found.looked_at:,} stored events"
     return f"{which} is missing: each is delivered or waits" + (f"; besides, {rest}" if rest else "")
 
 

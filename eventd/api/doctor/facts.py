@@ -155,16 +155,18 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """The gaps that one sender (`node`) reported for one `reason`: their number, and when the last was recorded.
+    """The gaps that one sender (`node`) reported for one `reason`: their number (`times`), and when the last was
+    recorded.
 
     The reason is `lost` (the sender lost events before it could send them) or `taken_back` (the sender's log went back
-    to an earlier state).
+    to an earlier state). `positions` of its log are in them: as many events or fewer.
     """
 
     node: str
     reason: str
     times: int
     last_at: int
+    positions: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,12 +49,13 @@ def check_links(group: GroupFacts) -> Iterator[Check]:
     yield from _lost_records(group)
     yield from _retention(group)
     for gaps in group.gaps:
-        code, detail, remedy = _GAPS[gaps.reason]
+        code, detail, noun, remedy = _GAPS[gaps.reason]
         yield Check(
             f"{group.name}/{gaps.node} inbound",
             CheckStatus.WARN,
             code,
-            f"{detail} ({counted(gaps.times, 'time')}, last at {_moment(gaps.last_at)})",
+            f"{detail.format(counted(gaps.positions, 'event'))}: {counted(gaps.times, noun)}, most recently at"
+            f" {_moment(gaps.last_at)}",
             f"{remedy}; routerctl federation gaps --group {group.name} --from {gaps.node}",
             group=group.name,
             peer=gaps.node,
@@ -140,15 +141,17 @@ def _side(source: str, key_id: str) -> str:
     return f"{source!r} (key {key_id!r})" if key_id else f"{source!r} (emitted here)"
 
 
-_GAPS = {
+_GAPS = {  # code, detail (a format with the number of positions, as events), what is counted, remedy
     "lost": (
         "inbound-gaps",
-        "the sender lost events before it could send them",
+        "the sender lost at most {} before it could send them",
+        "gap",
         "ask the sender's operator about the lost events",
     ),
     "taken_back": (
         "inbound-history",
-        "the sender's log lost records that it had sent: its database is an older copy",
+        "the sender's log lost records that it had sent, because its database is an older copy",
+        "time",
         "compare the events that were sent twice",
     ),
 }

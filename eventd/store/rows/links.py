@@ -238,13 +238,16 @@ def read_inbound_gaps(
     return [InboundGap(*row) for row in fetch(conn, f"{sql} ORDER BY id {order} LIMIT ?", (*params, limit))]
 
 
-def count_inbound_gaps(conn: Connection, topic_id: int) -> list[tuple[str, str, int, int]]:
-    """Return (node, reason, number of gaps, time of the last) for each sender and reason, sorted.
+def count_inbound_gaps(conn: Connection, topic_id: int) -> list[tuple[str, str, int, int, int]]:
+    """Return (node, reason, number of gaps, time of the last, number of positions) for each sender and reason, sorted.
 
     Times in microseconds.
     """
-    sql = "SELECT node, reason, count(*), max(recorded_at) FROM inbound_gaps WHERE topic_id = ? AND book = ''"
-    return sorted(fetch(conn, f"{sql} GROUP BY node, reason", (topic_id,)))
+    sql = (
+        "SELECT node, reason, count(*), max(recorded_at), sum(upto - after) FROM inbound_gaps"
+        " WHERE topic_id = ? AND book = '' GROUP BY node, reason"
+    )
+    return sorted((*found, int(positions)) for *found, positions in fetch(conn, sql, (topic_id,)))
 
 
 def read_last_gaps(conn: Connection, topic_id: int, node: str, limit: int) -> list[InboundGap]:

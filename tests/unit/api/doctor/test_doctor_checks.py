@@ -115,6 +115,28 @@ def test_a_lag_that_is_past_says_when_and_asks_for_nothing(minutes: int, waits: 
     assert bool(kept) is not is_past, "the overview of the console"
 
 
+@pytest.mark.parametrize(
+    ("state", "minutes", "waits", "status"),
+    [
+        ("running", 0, None, "warn"),
+        ("running", 0, 59, "warn"),
+        ("running", 0, 60, "fail"),
+        ("backing-off", 4, None, "fail"),
+        ("backing-off", 5, None, "warn"),
+        ("backing-off", 5, 60, "fail"),
+    ],
+    ids=["just ended", "soon sent", "late", "link down", "for five minutes", "late again"],
+)
+def test_a_lag_that_has_ended_is_a_warning_however_long_it_was(
+    state: str, minutes: int, waits: int | None, status: str
+) -> None:
+    facts = {"max_lag": 900 * SECOND, "late_at": 1_767_225_600 * SECOND, "late_ago": minutes * 60 * SECOND}
+    waiting = None if waits is None else waits * SECOND
+    found = one("delivery-lag", link=LinkFacts(state=state), delivered=1, waiting_for=waiting, **facts)
+    assert found[0] == status
+    assert found[1].endswith("; the last late delivery ended at 2026-01-01T00:00:00Z")
+
+
 def test_lag_is_skipped_where_nothing_was_delivered() -> None:
     assert one("delivery-lag", pending=1) == ("skip", "none of the counted live events is delivered yet")
     why = "no delivery counts as lag: each was a repair, or its refresh waits"
@@ -150,8 +172,29 @@ def test_other_endings_are_told_apart_and_are_not_missing() -> None:
     status, detail = one("expected-delivery", delivered=1, expired=2, in_path=3, refused=4, unproven=5)
     assert status == "pass"
     assert detail == (
-        "no event is missing: each is delivered or waits; besides, 2 expired before the peer had them, 3 came from or"
-        " through the peer, 4 refused by the peer, 5 without stored evidence of their delivery"
+        "no stored event is missing: each is delivered or waits; besides, 2 expired before the peer had them, 3 came"
+        " from or through the peer, 4 refused by the peer, 5 without stored evidence of their delivery"
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "where"),
+    [
+        ({"lost_before": True}, "lost events"),
+        ({"losses": LinkLosses(1, 15, 1)}, "gaps"),
+        ({"lost_before": True, "losses": LinkLosses(1, 15, 1)}, "lost events"),
+    ],
+    ids=["not reached", "passed", "both"],
+)
+def test_where_no_event_is_missing_the_detail_leads_to_those_that_retention_removed(
+    facts: dict[str, Any], where: str
+) -> None:
+    lost = PeerFacts("edge", "cloud", "http://cloud:1", FINE, Deliveries(delivered=1), **facts)
+    (found,) = (check for check in check_group(group(lost)) if check.code == "expected-delivery")
+    assert found.status == "pass"
+    assert found.detail == (
+        "no stored event is missing: each is delivered or waits; events that retention removed before the peer had"
+        f" them are not counted here: see its {where}"
     )
 
 

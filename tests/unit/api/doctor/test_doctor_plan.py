@@ -208,7 +208,7 @@ def test_dead_letters_of_no_use_are_a_warning() -> None:
 
 
 def test_gaps_are_told_by_what_the_sender_said() -> None:
-    gaps = [Gaps("hub", "lost", 2, NOW), Gaps("hub", "taken_back", 1, NOW)]
+    gaps = [Gaps("hub", "lost", 2, NOW, 5), Gaps("hub", "taken_back", 1, NOW, 4)]
     found = [(c.code, str(c.status)) for c in check_links(GroupFacts("g", gaps=gaps))]
     assert found == [("inbound-gaps", "warn"), ("inbound-history", "warn")]
 
