@@ -41,11 +41,13 @@ _END: Final = """\
 - **Several processes of a node in the simulation.** Workers and standbys are tested with real processes, and two
   instances with a model.
 - **TLS, name resolution and QUIC in the simulation.** Tests with real sockets cover them.
-- **Members that hold a key and lie.** Their effects are limited and tested one by one; no fault plan has such a node.
+- **Members that hold a key and lie.** Their effects are limited and tested one by one. No plan has such a node; only
+  the searches for two seeded bugs have one.
 - **Longer times.** A simulated run lasts seconds to minutes of virtual time, and a soak as long as its table says.
-- **Losses, and ways to correct them, in the simulation.** No run has dead letters of links, and no topic but that of
-  the group has limits; models and tests with real nodes have them. A run with restores has neither retention
-  nor repairs.
+- **Losses, and ways to correct them, in the simulation.** The dead letters of its links have one reason alone, an id
+  that another event has, and no topic but that of the group has limits; models and tests with real nodes have the
+  others. A run with restores has neither retention nor repairs nor ids used twice, and one with retention has no ids
+  used twice.
 - **Combinations that no seed has drawn.** The simulation has not tested a rare branch whose count is 0."""
 
 
