@@ -77,7 +77,9 @@ class CampaignReport:
         if postgres:
             present = msgspec.structs.replace(present, store=f"{POSTGRES} {postgres}")
         commit = _commit(Path(eventd.__file__).parent.parent)
-        if file is None or not file.exists():
+        if file is not None and file.exists() and not file.is_file():
+            raise Invalid(f"{file} is not a file: a report is read and replaced as a whole", hint="name another file")
+        if file is None or not file.exists() or not file.stat().st_size:
             pairs = pairs_on(POSTGRES if postgres else SQLITE)
             report = cls(present, commit, [], CampaignResult(fault_pairs=dict.fromkeys(pairs, 0)), file)
             report._write()  # whether it can be written shows before the first run
@@ -88,6 +90,11 @@ class CampaignReport:
             raise EventdError(f"the report {file} cannot be read: {error.strerror}") from None
         except msgspec.DecodeError as error:
             raise Invalid(f"{file} is not the report of a campaign: {error}", hint="name another file") from None
+        if found.result.runs != sum(last - first + 1 for first, last in found.result.seeds):
+            raise Invalid(
+                f"{file} is not as it was written: its number of runs is not that of its seeds",
+                hint="name another file",
+            )
         for name in CampaignOrigin.__struct_fields__:
             before, now = getattr(found.origin, name), getattr(present, name)
             if before != now:
@@ -119,6 +126,8 @@ class CampaignReport:
             part.write_bytes(msgspec.json.format(msgspec.json.encode(self.to_object())) + b"\n")
             part.replace(self._file)
         except OSError as error:
+            with suppress(OSError):
+                part.unlink()
             hint = "create its folder first" if isinstance(error, FileNotFoundError) else ""
             raise EventdError(f"the report {self._file} cannot be written: {error.strerror}", hint=hint) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import tempfile
 from collections import Counter
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web_app
 
+from eventd.errors import EventdError
 from eventd.simulation.checks.answers import AnswerReference
 from eventd.simulation.checks.branches import NOT_TAKEN, count_branches
 from eventd.simulation.checks.calls import counted_calls
@@ -50,6 +52,11 @@ from eventd.simulation.world.world import SimulatedWorld, database_of
 if TYPE_CHECKING:
     from eventd.store.schema.scratch_databases import ScratchDatabases
 
+PATH_BYTES = 160
+"""The length of the path of a run's folder."""
+_FOLDER = "eventd-simulation-"
+_RANDOM_BYTES = 8
+"""How many characters `tempfile.mkdtemp` adds to a name."""
 APPLY_SECONDS = 60.0
 """Virtual seconds in which the nodes must take their resources."""
 _ROLLED_BACK = "eventd.history: history finding: rolled_back "
@@ -299,12 +306,17 @@ def play(
     """Play a plan in a new folder below `within`, which is removed afterwards; return what was found.
 
     `watch` gets the run before it begins. With `server`, the nodes have databases on it, which are dropped afterwards.
+    Raises `EventdError` if the folder has no room.
     """
-    folder = Path(tempfile.mkdtemp(prefix="eventd-simulation-", dir=within))
+    folder = _make_folder(within)
     was_on = gc.isenabled()
     gc.disable()
     try:
-        run = SimulationRun(plan, folder, trace, server)
+        try:
+            run = SimulationRun(plan, folder, trace, server)
+        except OSError as error:
+            what = f"the files of simulated nodes cannot be written in {folder.parent}: {error.strerror}"
+            raise EventdError(what, hint="free some space, or name another folder with TMPDIR") from None
         try:
             return _watched(run, watch).play()
         finally:
@@ -318,6 +330,17 @@ def play(
         if was_on:
             gc.enable()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_folder(within: Path | None) -> Path:
+    """Return a new folder below `within`, by a path of a fixed length unless `within` alone is too long for it.
+
+    Nodes write paths into answers and errors, whose lengths decide in how many pieces they arrive: with paths of other
+    lengths, a seed would have other steps.
+    """
+    inside = Path(within or tempfile.gettempdir()).resolve()
+    missing = PATH_BYTES - len(os.fsencode(inside / _FOLDER)) - _RANDOM_BYTES
+    return Path(tempfile.mkdtemp(prefix=_FOLDER + "-" * missing, dir=inside))
 
 
 def _watched(run: SimulationRun, watch: Callable[[SimulationRun], None] | None) -> SimulationRun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import unquote
 
 POSTGRES_FORM: Final = "postgresql://USER@HOST/NAME"
 URL_FORMS: Final = f"sqlite:///PATH or {POSTGRES_FORM}"
@@ -13,7 +13,7 @@ SEVERAL_HOSTS: Final = "postgresql://USER@/NAME?host=HOST1:PORT1&host=HOST2:PORT
 _HIGHEST_PORT: Final = 65535
 _ADDRESS: Final = re.compile(r"(?P<host>\[[\w:.%]+\]|[\w.,-]*)(?::(?P<port>[^/?]*))?(?:[/?].*)?", re.DOTALL)
 """What follows the user and the password. A name of the host with other signs may be a part of the password."""
-_SECRETS: Final = ("password", "secret")
+_SECRETS: Final = ("password", "passwd", "secret", "scram_client_key", "scram_server_key")
 """How the names of parameters with secrets end."""
 _ESCAPED_AT: Final = "an @ in the user, the password, the name or the query as %40"
 
@@ -32,10 +32,13 @@ def postgres_problem(url: str) -> UrlProblem | None:
     user ends the host, so that the driver would show the rest, with the password, as the name of the database.
     """
     rest = url.partition("://")[2]
-    user = re.match(r"[^:/]*(?::[^@]*)?@", rest)
+    user = re.match(r"[^:/@]*(?::[^@]*)?@", rest)
     address = rest[user.end() :] if user else rest
     if "\0" in url or "%00" in url or not _is_text(url):
         return UrlProblem("contains a character that is not text", "write it without U+0000, in UTF-8")
+    if any(unquote(name).casefold().endswith(_SECRETS) for name in re.findall("[?&]([^?&=]*)", rest)):
+        # Also before an @: it may be one of the secret, and then what follows it would be taken for the host.
+        return UrlProblem("has a secret in the query, which is shown in logs", "write the password before the @")
     if "@" in address:
         if user:
             return UrlProblem("has more than one @", f"write {_ESCAPED_AT}")
@@ -54,9 +57,6 @@ def postgres_problem(url: str) -> UrlProblem | None:
             "has an invalid port",
             f"write {form}, with a port from 1 to {_HIGHEST_PORT}, or, for several hosts, {SEVERAL_HOSTS}",
         )
-    names = (name.casefold() for name, _ in parse_qsl(address.partition("?")[2], keep_blank_values=True))
-    if any(name.endswith(_SECRETS) for name in names):
-        return UrlProblem("has a secret in the query, which is shown in logs", "write the password before the @")
     return None
 
 

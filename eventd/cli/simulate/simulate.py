@@ -6,8 +6,8 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Generator
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -153,7 +153,8 @@ def _play_one(
         print("\n".join(plan.lines()))
         result = trace_plan(plan, lambda _: None, _folder(), server)
     steps = f"{counted(result.steps, 'step')} in {result.seconds:.1f} virtual seconds, sum {result.sum:08x}"
-    print(f"{steps}; {counted(result.acknowledged, 'event')} acknowledged", flush=True)
+    verdict = "" if result.violations else "; no violation"
+    print(f"{steps}; {counted(result.acknowledged, 'event')} acknowledged{verdict}", flush=True)
     for violation in result.violations:
         print(violation, file=sys.stderr, flush=True)
     if not (result.violations or result.counts):
@@ -163,7 +164,7 @@ def _play_one(
         print(idle, file=sys.stderr)  # as a small plan may be that was kept because it failed once
     if not result.violations:
         if shrink:
-            print("the run violates nothing: there is no failure to search a smaller plan for", file=sys.stderr)
+            print("nothing to shrink: the run violates nothing", file=sys.stderr)
         return
     if shrink:
         _shrink(plan, result.violations[0].invariant, server)
@@ -191,22 +192,38 @@ def _shrink(plan: SimulationPlan, invariant: str, server: ScratchDatabases | Non
     def report(smaller: SimulationPlan) -> None:
         print(f"still violates {invariant}: {_size(smaller)}", file=sys.stderr, flush=True)
 
-    smallest = shrink_failure(plan, invariant, _folder(), report, server)
     on = " --postgres URL" if server is not None else ""
-    file = _write_new_file(f"plan-{plan.seed}", smallest.to_json() + b"\n")
+    with _new_file(f"plan-{plan.seed}") as (file, write):  # first: a search takes minutes
+        smallest = shrink_failure(plan, invariant, _folder(), report, server)
+        write(smallest.to_json() + b"\n")
     print(f"{file}: {_size(smallest)}; repeat it with routerd-eventd simulate --plan {file}{on} --trace")
 
 
-def _write_new_file(name: str, content: bytes) -> Path:
-    """Write a JSON file of the first free name, and return it: another plan must not be overwritten."""
-    for number in itertools.count(1):
-        file = Path(f"{name}.json" if number == 1 else f"{name}-{number}.json")
-        try:
-            with file.open("xb") as new:
-                new.write(content)
-            break
-        except FileExistsError:
-            continue
+@contextmanager
+def _new_file(name: str) -> Iterator[tuple[Path, Callable[[bytes], object]]]:
+    """Yield a JSON file of the first free name, as another plan must not be overwritten, and what writes it.
+
+    It is removed if the block raises. Raises `EventdError` if it cannot be created or written.
+    """
+    try:
+        file = next(file for number in itertools.count(1) if (file := _created(name, number)))
+    except OSError as error:
+        raise EventdError(
+            f"{name}.json cannot be written in {Path.cwd()}: {error.strerror}", hint="change to another folder"
+        ) from None
+    try:
+        yield file, file.write_bytes
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def _created(name: str, number: int) -> Path | None:
+    file = Path(f"{name}.json" if number == 1 else f"{name}-{number}.json")
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError:
+        return None
     return file
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
+import os
 import subprocess
 import sys
 from datetime import date
@@ -14,9 +16,10 @@ import pytest
 
 from eventd.egress.loop.consumer import LONGEST_REOPEN
 from eventd.egress.peers.push_v2 import PushV2
+from eventd.errors import EventdError
 from eventd.simulation.faults.fault import LACKING, SQLITE, FaultKind
 from eventd.simulation.plan import USUAL_SIZE, draw_plan, plan_from_json
-from eventd.simulation.run import SimulationResult, SimulationRun, play
+from eventd.simulation.run import PATH_BYTES, SimulationResult, SimulationRun, play
 from eventd.simulation.world.streams import ChanceStreams
 from eventd.simulation.world.topology import PlannedLink, Topology
 from eventd.simulation.world.world import SimulatedWorld
@@ -62,6 +65,36 @@ def test_a_run_of_the_day_violates_nothing(number: int, tmp_path: Path) -> None:
     plans = map(draw_plan, itertools.count(FIRST_OF_DAY))
     plan = next(itertools.islice((plan for plan in plans if len(plan.load) <= MOST_STEPS), number, None))
     assert play(plan, within=tmp_path).violations == [], f"seed {plan.seed}"
+
+
+def test_the_files_of_nodes_have_paths_of_one_length(tmp_path: Path) -> None:
+    """Nodes write paths into answers, whose lengths decide in how many pieces they arrive."""
+    lengths = list[int]()
+
+    def note(run: SimulationRun) -> None:
+        lengths.append(len(str(run.world.folder)))
+        run.world.loop.close()
+        raise Seen
+
+    for name in ("a", "a-longer-name"):
+        (tmp_path / name).mkdir()
+        with pytest.raises(Seen):
+            play(draw_plan(SEEDS[0]), within=tmp_path / name, watch=note)
+    assert lengths == [PATH_BYTES, PATH_BYTES]
+
+
+class Seen(Exception):
+    pass
+
+
+def test_a_full_disk_is_named_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("eventd.simulation.run.SimulatedWorld", refuse)
+    with pytest.raises(EventdError, match=f"cannot be written in {tmp_path}: No space left on device"):
+        play(draw_plan(SEEDS[0]), within=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_coroutine_of_a_dead_process_outlives_the_run(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _sqlite3
+import errno
 import json
 import os
 import selectors
@@ -114,7 +115,7 @@ def test_a_plan_that_fails_is_shrunk_to_a_file_that_can_be_played(
     assert Path(f"plan-{SEED}.json").read_text() == "another plan", "a file that exists is left alone"
 
 
-def _fails_with_two_faults(plan: SimulationPlan, **_more: object) -> SimulationResult:
+def _fails_with_two_faults(plan: SimulationPlan, *_: object, **_more: object) -> SimulationResult:
     violations = [Violation("V5", "a", "", 0.0)] if len(plan.faults) > 1 else []
     return SimulationResult(plan.seed, violations)
 
@@ -163,7 +164,8 @@ def test_a_run_that_violates_nothing_is_not_shrunk(played: PlayedSeed, monkeypat
     monkeypatch.setattr(campaign, "play", lambda *_, **__: played.result)
     done = call("--seed", "34", "--shrink")
     assert done.exit_code == ExitCode.OK
-    assert done.stderr == "the run violates nothing: there is no failure to search a smaller plan for\n"
+    assert done.stderr == "nothing to shrink: the run violates nothing\n"
+    assert done.stdout.endswith(" acknowledged; no violation\n")
 
 
 def test_a_file_that_is_missing_is_named_as_it_was_given(tmp_path: Path) -> None:
@@ -171,7 +173,54 @@ def test_a_file_that_is_missing_is_named_as_it_was_given(tmp_path: Path) -> None
     assert str(call("--plan", plan).exception).startswith(f"{plan} cannot be read: No such file or directory (")
     refused = str(call("--report", report).exception)
     assert refused == f"the report {report} cannot be written: No such file or directory (create its folder first)"
-    assert str(call("--report", str(tmp_path)).exception) == f"the report {tmp_path} cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize("file", [Path("/dev/full"), Path("/")])
+def test_a_report_is_a_file(file: Path) -> None:
+    refused = str(call("--report", str(file)).exception)
+    assert refused == f"{file} is not a file: a report is read and replaced as a whole (name another file)"
+
+
+def test_an_empty_file_becomes_a_report(played: PlayedSeed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(campaign, "play", lambda *_, **__: played.result)
+    (tmp_path / "campaign.json").touch()
+    assert call("--from", "34", "--seeds", "1", "--report", str(tmp_path / "campaign.json")).exit_code == ExitCode.OK
+    assert json.loads((tmp_path / "campaign.json").read_bytes())["result"]["runs"] == 1
+
+
+def test_a_report_with_other_seeds_than_runs_is_refused(played: PlayedSeed, tmp_path: Path) -> None:
+    report = json.loads(played.report.read_bytes())
+    report["result"]["runs"] = -5
+    (tmp_path / "campaign.json").write_text(json.dumps(report))
+    assert "its number of runs is not that of its seeds" in str(
+        call("--report", str(tmp_path / "campaign.json")).exception
+    )
+
+
+def test_whether_a_plan_can_be_written_shows_before_a_smaller_one_is_searched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(campaign, "play", _fails_with_two_faults)
+    monkeypatch.setattr(shrinking, "play", None)
+    monkeypatch.setattr(simulate, "_created", _raise_read_only)
+    refused = str(call("--seed", SEED, "--shrink").exception)
+    assert refused.startswith(f"plan-{SEED}.json cannot be written in {tmp_path}: Read-only file system")
+
+
+def _raise_read_only(*_: object) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def test_a_search_that_is_interrupted_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(campaign, "play", _fails_with_two_faults)
+    monkeypatch.setattr(shrinking, "play", interrupt)
+    call("--seed", SEED, "--shrink")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("words", [("--from", "34", "--seeds", "1"), ("--seed", "34")], ids=["many", "one"])
