@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tests.reliability import parts
 from tests.reliability.guarantees import GUARANTEES, Guarantee
+from tests.reliability.occasions import checked_in
 from tests.support.source import ROOT
 
 PAGE: Final = ROOT / "docs/operations/reliability.md"
@@ -90,8 +91,7 @@ def _shown_by(guarantee: Guarantee, kept: Kept) -> Iterator[str]:
     simulation = kept.get("simulation")
     checked = [name for name in guarantee.invariants if name in parts.SIMULATED]
     if simulation and checked:
-        runs = parts.number(simulation["result"]["countedRuns"])
-        yield f"- [Simulation](#simulation): {', '.join(checked)} checked in {runs} runs that count."
+        yield f"- [Simulation](#simulation): {checked_in(checked, simulation['result'])}."
     if guarantee.models:
         yield f"- [Models](#models): {', '.join(guarantee.models)}."
     bugs = [bug for bug in kept.get("seeded_bugs", {}).get("bugs", []) if bug["number"] in guarantee.bugs]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from tests.reliability.occasions import UNITS
+
 SIMULATED: Final = frozenset(
     f"V{number}" for number in (1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 31, 38)
 )
@@ -68,12 +70,20 @@ def _campaign(found: Figures) -> Iterator[str]:
     words = [f"Version {origin['version']}", f"commit {found['commit'][:9]}", *found["machines"], origin["python"]]
     words += [origin["store"]] if origin["store"] != "sqlite" else []
     words += [f"SQLite {origin['sqlite']}", f"{number(result['cpuMinutes'])} minutes of processor time"]
-    yield f"\n{', '.join(words)}.\n"
+    seeds = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in result["seeds"])
+    yield f"\nSeeds {seeds}, campaign sum `{result['sum']}`. {', '.join(words)}.\n"
     if not failed and result["countedRuns"] >= LEAST_RUNS:
         yield (
             f"{number(result['countedRuns'])} runs that count, without a violation, leave a chance of one per run below"
             f" {_small(3 / result['countedRuns'])} at 95 %.\n"
         )
+    yield (
+        "A run has only some kinds of load and of faults. [Units](simulation.md#what-is-checked) of a load are what is"
+        " planned and acknowledged one by one; reading pages, jobs, ids used twice and what operators do have none.\n"
+    )
+    units = [(UNITS.get(kind, kind), count) for kind, count in by_count(result["acknowledgedUnits"])]
+    yield from table(("Load", "Acknowledged units"), units)
+    yield ""
     yield from table(("Fault", "Times"), by_count(result["faults"]))
     yield ""
     met = result["faultPairs"]

@@ -7,14 +7,21 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eventd.simulation.campaign import CampaignResult, FoundViolation
+from eventd.simulation.checks.branches import RARE
+from eventd.simulation.faults.fault import FaultKind
+from eventd.simulation.load.kinds import ALWAYS, KINDS
+from eventd.simulation.load.step import UNIT
+from eventd.simulation.plan import draw_plan
 from eventd.simulation.report import CampaignReport, present_origin
 from tests.chaos import report as chaos
 from tests.reliability import parts
 from tests.reliability.guarantees import GUARANTEES, Guarantee
+from tests.reliability.occasions import OCCASIONS, UNITS
 from tests.reliability.page import KEPT, PAGE, build_page, read_kept
 from tests.seeded_bugs.__main__ import row_of
 from tests.seeded_bugs.hunt import Catch
@@ -74,6 +81,38 @@ def test_only_many_runs_without_a_violation_bound_the_chance_of_one(
     result = CampaignResult(runs=runs, counted_runs=runs, violations=violations)
     found = CampaignReport(present_origin(), "0123456789abcdef", ["a machine"], result).to_object()
     assert ("below 3 × 10⁻⁴ at 95 %" in "\n".join(parts.simulation(found, None))) is stated
+
+
+def campaign(**figures: Any) -> dict[str, Any]:
+    result = CampaignResult(seeds=[(1, 40), (99, 99)], runs=41, counted_runs=40, sum="0badcafe", **figures)
+    return CampaignReport(present_origin(), "0123456789abcdef", ["a machine"], result).to_object()
+
+
+def test_an_invariant_of_a_load_or_fault_is_shown_with_how_often_a_campaign_had_it() -> None:
+    found = campaign(acknowledged_units={"route": 1700}, faults={"restore": 3, "new epoch": 2}, branches={})
+    text = build_page({**read_kept(), "simulation": found})
+    routers = text.partition("### A router duplicates no record\n")[2]
+    assert routers.startswith(f"\n- [Simulation](#simulation): V12 with 1,700 {UNITS['route']}.\n")
+    on_disk, losses = (
+        text.partition(f"### {title}\n")[2] for title in ("Acknowledged means on the disk", "A loss is reported")
+    )
+    assert on_disk.startswith("\n- [Simulation](#simulation): V3 in each of 40 runs that count.\n")
+    assert "; V10 with 0 reported gaps and readers of another epoch; V16 with 5 new epochs and restores.\n" in losses
+    assert f"| {UNITS['route']} | 1,700 |" in text
+
+
+def test_the_part_on_the_simulation_names_seeds_and_the_sum_of_the_campaign() -> None:
+    text = "\n".join(parts.simulation(campaign(), None))
+    assert "Seeds 1 to 40, 99, campaign sum `0badcafe`." in text
+
+
+def test_occasions_are_what_a_campaign_counts() -> None:
+    names = {"faults": {*FaultKind}, "branches": {*RARE}, "acknowledgedUnits": {*UNITS}}
+    for occasion in OCCASIONS.values():
+        assert {*occasion.names} <= names[occasion.member]
+    assert {*OCCASIONS} <= parts.SIMULATED
+    load = draw_plan(1, tuple(KINDS)).load
+    assert {*UNITS} == {ALWAYS.name, *(step.kind for step in load if UNIT in step.data)}
 
 
 def test_figures_of_real_processes_name_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
