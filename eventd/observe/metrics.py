@@ -363,6 +363,7 @@ class Metrics:
     def link(self, group: str, peer: str, *, state: str, lag_events: int, lag_seconds: float) -> None:
         """Set the state of the link to a peer, how many events wait for it, and for how many seconds the oldest has."""
         self._delivery.labels(group, peer, "refused")
+        self._delivery.labels(group, peer, "lost")
         for known in LINK_STATES:
             self._state.labels(group, peer, known).set(known == state)
         self._lag_events.labels(group, peer).set(lag_events)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from eventd.egress.loop.cursor_store import CursorStore, StoredCursor
-from eventd.egress.loop.link_log import LinkLog
+from eventd.egress.loop.link_log import LinkLog, LossLog
 from eventd.egress.loop.sink import (
     Ack,
     Blocked,
@@ -118,6 +118,7 @@ class Consumer(Generic[PageT]):
         self._resting = False
         self._about = {"cursor": name, **(about or {})}
         self._link_log = LinkLog(logger, self._about)
+        self._loss_log = LossLog(logger, self._about, self._monotonic)
         self._called = False
         self._finishing = False
         self._flying: deque[tuple[OutboundBatch, asyncio.Task[Ack]]] = deque()
@@ -423,6 +424,7 @@ class Consumer(Generic[PageT]):
             for letter in letters[:1]:  # the dead letters list all of them
                 about = {"count": len(letters), "event_id": letter.event_id, "reason": letter.reason}
                 logger.warning("dead letters added", extra=self._about | about)
+            self._loss_log.note(ack.batches)
             progress.settled, progress.sent = ack.upto, sent
             # A sink may have delivered only a part of its batch, or read beyond it.
             progress.scanned = ack.upto if ack.upto < outbound.upto else max(progress.scanned, ack.upto)

@@ -1,12 +1,14 @@
-"""Logs a link, or another consumer, when its state or the reason changes, not each attempt."""
+"""Logs a link, or another consumer, when its state or the reason changes, not each attempt; and the events it lost."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from eventd.log.cursors.cursors import LinkState
+from eventd.log.cursors.steps import GAP_PROTOCOL, DeliveredBatch
+from eventd.runtime.log_pause import LogPause
 
 EVENTS: Final = {
     LinkState.BACKING_OFF: "link backing off",
@@ -33,3 +35,21 @@ class LinkLog:
         elif (state, reason) != (self._state, self.reason):
             self._logger.warning(EVENTS[state], extra={**self._about, "reason": reason, "error": error})
         self._state, self.reason = state, reason
+
+
+class LossLog:
+    """Logs once a minute that a link has lost events; `monotonic` returns seconds."""
+
+    def __init__(self, logger: logging.Logger, about: Mapping[str, str], monotonic: Callable[[], float]) -> None:
+        self._logger = logger
+        self._about = about
+        self._pause = LogPause(monotonic)
+        self._count = 0
+
+    def note(self, batches: Sequence[DeliveredBatch]) -> None:
+        """Count the events of the gaps among these ledger rows, and log those that no line has counted yet."""
+        gaps = [batch for batch in batches if batch.protocol == GAP_PROTOCOL and not batch.receipt]
+        self._count += sum(gap.upto - gap.after for gap in gaps)  # at most: positions of other groups are counted, too
+        if gaps and self._pause.is_over():
+            self._logger.warning("events lost", extra={**self._about, "count": self._count})
+            self._count = 0

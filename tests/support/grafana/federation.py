@@ -225,6 +225,20 @@ def _trouble() -> Row:
                 [Query(rate("routerd_eventd_outbox_delivery_total", _LINK, "status=refused"), f"{_NAME} refused")],
             ),
             time_series(
+                "Lost events",
+                "Events that retention removed before a peer had them, at most. They are counted when the link passes"
+                " the gap, which is when the peer is back.",
+                "short",
+                [
+                    Query(
+                        f"sum by ({_LINK}) (increase({series('routerd_eventd_outbox_delivery_total', 'status=lost')}"
+                        "[$__rate_interval]))",
+                        f"{_NAME} lost",
+                    )
+                ],
+                limits=steps((1, BAD)),
+            ),
+            time_series(
                 "Clocks",
                 "The peer's clock minus this node's. Beyond the replay window, 300 s by default, a"
                 " peer refuses requests.",
@@ -232,12 +246,14 @@ def _trouble() -> Row:
                 [Query(f"max by ({_LINK}) ({series('routerd_eventd_peer_clock_skew_seconds')})", _NAME)],
                 limits=steps((60, WARN), (300, BAD)),
                 least=None,
+                width=6,
             ),
             time_series(
                 "Memory of batches",
                 "Bytes of outbound batches in memory, of at most max_outbox_bytes in each process.",
                 "bytes",
                 [Query(f"sum by (instance) ({series('routerd_eventd_outbox_held_bytes')})", "{{instance}}")],
+                width=6,
             ),
             time_series(
                 "Links that wait for memory",
@@ -246,6 +262,7 @@ def _trouble() -> Row:
                 "short",
                 [Query(f"sum by (instance) ({series('routerd_eventd_outbox_waiting_links')})", "{{instance}}")],
                 limits=steps((1, WARN)),
+                width=6,
             ),
             time_series(
                 "Questions for the map",
@@ -253,6 +270,7 @@ def _trouble() -> Row:
                 "ops",
                 [Query(rate("routerd_eventd_status_queries_total", "result"), "{{result}}")],
                 stacked=True,
+                width=6,
             ),
         ],
     )

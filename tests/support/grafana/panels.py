@@ -20,7 +20,7 @@ MEANINGS = {
     **dict.fromkeys(("delivered", "accepted", "ok", "succeeded", "done", "hit", "success", "answered"), GOOD),
     **dict.fromkeys(("duplicate", "repeated", "repeats", "expired", "p50"), NOTICE),
     **dict.fromkeys(("throttled", "p95", "failures", "older", "limit"), WARN),
-    **dict.fromkeys(("refused", "dropped", "dead letters", "failure", "missing", "miss", "p99", "full"), BAD),
+    **dict.fromkeys(("refused", "lost", "dropped", "dead letters", "failure", "missing", "miss", "p99", "full"), BAD),
     **dict.fromkeys(("fatal", "unreachable", "invalid"), WORST),
 }
 """The colour of each word with which a legend ends, on all boards."""

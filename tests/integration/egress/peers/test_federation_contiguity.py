@@ -450,7 +450,9 @@ async def test_a_loss_is_told_although_there_is_nothing_more_to_send(sites: Make
     assert [(gap["after"], gap["upto"]) for gap in (await b.ask("links.gaps", group="edge"))["gaps"]] == [(1, 3)]
 
 
-async def test_a_loss_of_own_events_is_told_although_there_is_nothing_more_to_send(sites: MakeSites) -> None:
+async def test_a_loss_of_own_events_is_told_although_there_is_nothing_more_to_send(
+    sites: MakeSites, caplog: pytest.LogCaptureFixture
+) -> None:
     a, b = await _pair(sites)
     await a.apply(
         group("a", port=a.port, secret=a.secret, **PLAIN_GROUP, retention=ONE | {"undelivered": "drop"}),
@@ -470,6 +472,8 @@ async def test_a_loss_of_own_events_is_told_although_there_is_nothing_more_to_se
     checks = {check.get("code"): check["detail"] for check in (await a.ask("doctor.examine"))["checks"]}
     assert "at most 2 events before this peer had them: 1 gap, most recently at" in checks["events-skipped"]
     assert "events-lost" not in checks, "it has passed them"
+    logged = [vars(line) for line in caplog.records if line.message == "events lost"]
+    assert [(line["node"], line["peer"], line["count"]) for line in logged] == [("a", "b", 2)]
     counted = {"group": "edge", "peer": "b", "status": "lost"}
     assert a.running.metrics.registry.get_sample_value("routerd_eventd_outbox_delivery_total", counted) == 2
 
