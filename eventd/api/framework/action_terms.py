@@ -19,7 +19,7 @@ SHOWN: Final = frozenset(
         *("accept_unproven", "adopt", "after", "all", "allow_empty", "area", "by", "dry_run", "expected"),
         *("expires", "failed", "forget", "from_seq", "grace", "group", "ids", "ignore_not_found", "kind"),
         *("latest", "limit", "lost", "name", "peer", "prefixes", "prune", "release", "remediation_plan", "scopes"),
-        *("seconds", "seqs", "since", "source", "sources", "to", "to_seq", "type", "until"),
+        *("seconds", "seqs", "since", "source", "sources", "to", "to_seq", "type", "until", "waits"),
     }
 )
 """The fields of operations whose values are recorded. Of files (`sources`), these are their names. A field that is not

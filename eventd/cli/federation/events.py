@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -29,7 +30,7 @@ from eventd.cli.gateway.selecting import (
 from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
 from eventd.cli.program.values import Duration, MayBeEmpty
 from eventd.cli.terminal.output import Column, moment, note, text
-from eventd.errors import Forbidden, Invalid
+from eventd.errors import Invalid
 from eventd.text.arguments import as_argument
 from eventd.text.plural import counted
 from eventd.text.retention_waits import describe_remedies, describe_waits
@@ -352,26 +353,35 @@ async def deliveries(
 @may_ask
 async def prune(session: Session, group: GroupOption = "") -> None:
     """Apply the group's retention now."""
-    answer = await session.call("events.prune", group=await one_group(session, group))
+    answer = await ask_prune(session, await one_group(session, group), waits=session.out.is_table)
     name = answer["group"]
     session.out.outcome(
         [answer],
         f"removed {counted(answer['removed'], 'record')} of group {name}",
         name=lambda row: row["group"],
-        notes=await _explain_rest(session, answer) if session.out.is_table else (),
+        notes=describe_rest(answer) if session.out.is_table else (),
     )
 
 
-async def _explain_rest(session: Session, answer: Mapping[str, Any]) -> list[str]:
-    """Return why retention kept what it kept, as notes; none if the key of the caller must not see that."""
+async def ask_prune(session: Session, group: str, *, waits: bool) -> dict[str, Any]:
+    """Return the node's answer; with `waits`, also what retention waits for, unless the node is of an earlier release.
+
+    That refuses the parameter, before it removes anything.
+    """
+    if waits:
+        with suppress(Invalid):
+            return dict(await session.call("events.prune", group=group, waits=True))
+    return dict(await session.call("events.prune", group=group))
+
+
+def describe_rest(answer: Mapping[str, Any]) -> list[str]:
+    """Return why retention kept what it kept, as notes."""
     name = answer["group"]
     if not answer["bounded"]:
         return [f"note: group {name} keeps everything: it sets neither retention.maxEvents nor retention.maxAge"]
-    try:
-        groups = (await session.call("groups.status"))["groups"]
-    except Forbidden:
-        return []
-    waits: Mapping[str, int] = next((row.get("retentionWaits", {}) for row in groups if row["group"] == name), {})
+    waits: Mapping[str, int] | None = answer.get("retentionWaits")
     if waits:
         return [f"note: {describe_waits(waits)}; {describe_remedies(waits, name)}"]
-    return [] if answer["removed"] else [f"note: no event of group {name} is over the limits of its retention"]
+    if waits is None or answer["removed"]:
+        return []
+    return [f"note: no event of group {name} is over the limits of its retention"]

@@ -16,7 +16,7 @@ from eventd.api.admin.events.event_columns import MOST, read_events
 from eventd.api.admin.events.event_search import SEARCH_PAGES, SEARCH_SECONDS
 from eventd.api.admin.events.refuted_marks import read_refuted_marks
 from eventd.api.admin.events.returned_marks import read_shown_marks
-from eventd.api.admin.resources.groups import find_target, recall_target
+from eventd.api.admin.resources.groups import find_target, read_waits, recall_target
 from eventd.api.bodies.bodies import SMALL_BYTES
 from eventd.api.framework.moments import read_span, show_time
 from eventd.api.framework.operations import Params, Services
@@ -295,6 +295,7 @@ class Prune(Params):
     """The group whose retention is applied now."""
 
     group: str
+    waits: bool = Field(default=False, description="Also show the `retentionWaits`, as they are now.")
 
 
 async def prune(services: Services, params: Prune) -> dict[str, Any]:
@@ -303,9 +304,18 @@ async def prune(services: Services, params: Prune) -> dict[str, Any]:
     evicted = await apply_retention(services.log, group.name, pace, patience=PRUNE_PATIENCE)
     if services.metrics is not None:
         services.metrics.pruned(group.name, evicted.records)
-    return {
+    answer = {
         "group": group.name,
         "removed": evicted.records,
         "evictedSeq": evicted.upto_seq,
         "bounded": group.retention.is_bounded,
     }
+    if params.waits:
+        answer["retentionWaits"] = await services.database.read(_read_waits, services, group)
+    return answer
+
+
+def _read_waits(conn: Connection, services: Services, group: GroupConfig) -> dict[str, int]:
+    """Return what the group's retention waits for now: an answer from before it was applied would contradict it."""
+    topic = read_group_topic(conn, group.name)
+    return read_waits(conn, services, group, topic if topic.id else None, services.clock.now(), shared=False)

@@ -125,12 +125,15 @@ def _read_status(
 
 
 def read_waits(
-    conn: Connection, services: Services, group: GroupConfig, topic: TopicRow | None, now: int
+    conn: Connection, services: Services, group: GroupConfig, topic: TopicRow | None, now: int, *, shared: bool = True
 ) -> dict[str, int]:
-    """Return how many events over the limits the group's retention keeps, by what it waits for; none without any."""
+    """Return how many events over the limits the group's retention keeps, by what it waits for; none without any.
+
+    A shared answer may be that of another caller, up to a second old.
+    """
     if topic is None or not group.retention.is_bounded:
         return {}
-    waits = services.retention_waits or RetentionWaits()
+    waits = (services.retention_waits if shared else None) or RetentionWaits()
     return waits.read(conn, topic, limits_of(group.retention), now).waiting()
 
 

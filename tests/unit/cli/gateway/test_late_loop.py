@@ -90,7 +90,7 @@ def test_marked_commands_await_only_calls() -> None:
         "read_rows",
         "_stay",
         "_call_of_held",
-        "_explain_rest",
+        "ask_prune",
     }
     with_watch = {"watch_links", "watch_events", "watch_callbacks", "watch_resources", "_watch", "_answers"}
     assert awaited.keys() - with_calls_alone - with_watch == set(), awaited

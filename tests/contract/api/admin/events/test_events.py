@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from eventd.log.core.units import Publish, StaleDeclaration
 from eventd.log.history.hints import keep_hints
 from eventd.log.history.refuted import RefutedRecord, keep_refuted
 from eventd.log.retention.evict import EvictionLimits, evict
+from eventd.log.retention.waiting import RetentionWaits
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute
@@ -357,6 +359,25 @@ async def test_prune_holds_what_a_peer_has_yet_to_get(books: GroupLedger) -> Non
     (found,) = [check for check in checks if check["code"] == "retention-waits"]
     assert found["name"] == "g retention"
     assert found["detail"].endswith("at most 2 events over its limits for peers")
+
+
+@on_sqlite
+async def test_prune_shows_what_it_waits_for_now_where_it_is_asked(books: GroupLedger) -> None:
+    """And not what a status has read in the second before."""
+    books.services = replace(books.services, retention_waits=RetentionWaits())
+    await books.declare("b", spec="retention: {maxEvents: 1}")
+    await emit(books, {"type": "t"})
+    (group,) = (await books.call("groups.status"))["groups"]
+    assert group["retentionWaits"] == {}
+    await emit(books, {"type": "t"}, {"type": "t"})
+    answer = await books.call("events.prune", group="g", waits=True)
+    assert answer == {
+        "group": "g",
+        "removed": 0,
+        "evictedSeq": 0,
+        "bounded": True,
+        "retentionWaits": {"peers": 2},
+    }
 
 
 @on_sqlite
