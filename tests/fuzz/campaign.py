@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,10 +17,14 @@ from typing import Any, Final, NamedTuple
 from tests.fuzz.corpus import ROOT, CorpusInput, minimised, read_corpus, write_corpus
 from tests.fuzz.registry import find
 from tests.fuzz.target import LONGEST, FuzzTarget, replay
+from tests.reliability.provenance import describe_run
 
 BUILD: Final = ROOT / "build" / "fuzz"
 RESULTS: Final = Path(__file__).parent / "results.json"
-"""Inputs, edges and seconds of each target over all runs that were kept; pages read it."""
+"""Inputs, edges and seconds of each target over all runs that were kept; pages read it.
+
+`runs` has what is known of each run: those that were kept before the first of them have no date, commit and machine.
+"""
 _COVERED: Final = re.compile(r"cov: (\d+)")
 _INPUTS: Final = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 _HANG_SECONDS: Final = 20
@@ -120,16 +124,22 @@ def keep(run: FuzzRun) -> int:
     kept, _ = minimised(target, _distinct(inputs))
     write_corpus(run.target, kept)
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    old = results.get(run.target, {"inputs": 0, "seconds": 0, "edges": 0})
-    results[run.target] = {
+    results[run.target] = add_run(results.get(run.target), run, kept)
+    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+    return len(kept)
+
+
+def add_run(old: Mapping[str, Any] | None, run: FuzzRun, kept: Sequence[CorpusInput]) -> dict[str, Any]:
+    """Return the figures of a target with a run and its corpus."""
+    old = old or {"inputs": 0, "seconds": 0, "edges": 0}
+    return {
         "inputs": old["inputs"] + run.inputs,
         "edges": max(old["edges"], run.edges),
         "seconds": old["seconds"] + round(run.seconds),
         "corpus": len(kept),
         "findings": sorted(one.finding for one in kept if one.finding),
+        "runs": [*old.get("runs", []), {**describe_run(), "inputs": run.inputs}],
     }
-    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
-    return len(kept)
 
 
 def _found(name: str) -> Iterator[bytes]:

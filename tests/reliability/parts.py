@@ -121,10 +121,25 @@ def fuzzing(found: Mapping[str, Figures]) -> Iterator[str]:
     inputs, edges = (sum(each[what] for each in found.values()) for what in ("inputs", "edges"))
     yield (
         f"[Fuzzing](fuzzing.md) calls {len(found)} parsers with inputs that coverage guides. The kept figures are of"
-        f" {number(inputs)} inputs, which took {number(edges)} branches.\n"
+        f" {number(inputs)} inputs. The edges of the code that they reached, counted for each parser on its own, are"
+        f" {number(edges)} together: an edge that several parsers share is counted with each of them.\n"
     )
+    yield from _fuzz_runs(found, inputs)
     findings = [(f"`{name}`", "; ".join(each["findings"])) for name, each in sorted(found.items()) if each["findings"]]
     yield from table(("Parser", "Found and fixed; each input is replayed with the tests"), findings)
+
+
+def _fuzz_runs(found: Mapping[str, Figures], inputs: int) -> Iterator[str]:
+    """Yield when and where the inputs were tried, as far as it is known."""
+    known: dict[str, int] = {}
+    for run in (run for each in found.values() for run in each.get("runs", [])):
+        words = ran({"run": run})
+        known[words] = known.get(words, 0) + run["inputs"]
+    for words, count in known.items():
+        yield f"- {number(count)} inputs: {words}"
+    if unknown := inputs - sum(known.values()):
+        yield f"- {number(unknown)} inputs: no date, commit or machine is recorded."
+    yield ""
 
 
 def chaos(found: Figures | None, restores: Figures | None) -> Iterator[str]:

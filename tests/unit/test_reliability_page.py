@@ -19,6 +19,8 @@ from eventd.simulation.load.step import UNIT
 from eventd.simulation.plan import draw_plan
 from eventd.simulation.report import CampaignReport, present_origin
 from tests.chaos import report as chaos
+from tests.fuzz.campaign import FuzzRun, add_run
+from tests.fuzz.corpus import CorpusInput
 from tests.reliability import parts
 from tests.reliability.guarantees import GUARANTEES, Guarantee
 from tests.reliability.occasions import OCCASIONS, UNITS
@@ -127,6 +129,16 @@ def test_figures_of_real_processes_name_what_was_skipped_and_what_failed(tmp_pat
     assert "| kill | 3 |" in text
     assert "Skipped: clock step, because libfaketime is not installed." in text
     assert f"**1 runs with violations.** {parts.ran(found)}" in text
+
+
+def test_inputs_of_the_fuzzer_are_shown_with_their_run_and_others_as_of_no_known_one() -> None:
+    before = {"inputs": 700, "edges": 24, "seconds": 9, "corpus": 1, "findings": []}
+    text = "\n".join(parts.fuzzing({"ranges": before}))
+    assert "- 700 inputs: no date, commit or machine is recorded." in text
+    found = add_run(before, FuzzRun("ranges", 300, 20, 4.2), [CorpusInput(b"1")])
+    assert (found["inputs"], found["edges"]) == (1000, 24)
+    text = "\n".join(parts.fuzzing({"ranges": found, "paths": add_run(None, FuzzRun("paths", 50, 8, 1.0), [])}))
+    assert f"- 350 inputs: {parts.ran({'run': found['runs'][0]})}\n- 700 inputs: no date, commit" in text
 
 
 def test_a_bug_that_stands_is_shown_with_the_reason() -> None:
