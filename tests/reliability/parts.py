@@ -206,7 +206,10 @@ def seeded_bugs(found: Figures | None) -> Iterator[str]:
         "That the checks can fail: `make seeded-bugs` puts each of these bugs into the product, and looks whether it is"
         " found. A bug that is found in a model only is one of a model of the product, not of the product. `Runs`"
         " are those of the simulation until it was found: the median, if there were several searches. A"
-        " search has at most 200 runs. Five bugs are replayed with each run of the tests.\n"
+        " search has at most 200 runs. These runs are not those of a campaign: they have emits, the kinds of load that"
+        " `Searched with` names, and no others; the other words of the column say what a search needs besides the load."
+        " None has restores, replayed requests, flipped bits or proxies. In a campaign, where a run has some kinds of"
+        " all, a bug can take more runs.\n"
     )
     if found is None:
         yield _NONE
@@ -218,10 +221,11 @@ def seeded_bugs(found: Figures | None) -> Iterator[str]:
             ", ".join(each["invariants"]),
             _found_by(each),
             "" if each["medianRuns"] is None else each["medianRuns"],
+            each["searchedWith"],
         )
         for each in found["bugs"]
     ]
-    yield from table(("#", "Bug", "Named by", "Found by", "Runs"), rows)
+    yield from table(("#", "Bug", "Named by", "Found by", "Runs", "Searched with"), rows)
     product, model = (sum(map(kind, found["bugs"])) for kind in (is_found_in_product, is_found_in_model_only))
     yield f"\n{product} of {len(found['bugs'])} are found in the product, {model} in a model only.\n"
     runs: dict[str, list[str]] = {}

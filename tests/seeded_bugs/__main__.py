@@ -19,7 +19,7 @@ from typing import Any
 
 from eventd.settings.environment import unseeded_environment
 from tests.reliability.provenance import describe_run
-from tests.seeded_bugs.bug import ProductBug
+from tests.seeded_bugs.bug import BySimulation, ProductBug
 from tests.seeded_bugs.hunt import STARTS, Catch, hunt
 from tests.seeded_bugs.table import TABLE
 
@@ -97,6 +97,7 @@ def _words(bug: ProductBug, found: list[Catch]) -> str:
 def row_of(bug: ProductBug, found: Sequence[Catch]) -> dict[str, Any]:
     """Return the figures of a bug, as the page on reliability reads them."""
     runs = [each.runs for each in found if each.way == "simulation"]
+    searches = [way.conditions for way in bug.ways if isinstance(way, BySimulation)]
     return {
         "number": bug.number,
         "bug": bug.title,
@@ -105,6 +106,7 @@ def row_of(bug: ProductBug, found: Sequence[Catch]) -> dict[str, Any]:
         "invariants": sorted({name for each in found for name in _INVARIANT.findall(each.invariant)}),
         "medianRuns": median(runs) if runs else None,
         "mostRuns": max(runs, default=None),
+        "searchedWith": searches[0] if runs else "",
         "states": max((each.states for each in found), default=0) or None,
         "tests": [each.detail for each in found if each.way == "test"],
         "stands": bug.stands if not found else "",

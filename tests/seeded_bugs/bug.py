@@ -34,6 +34,16 @@ class BySimulation:
     most: int = 200
     """The most seeds that it may take."""
 
+    @property
+    def conditions(self) -> str:
+        """Return the load of the runs, which is less than that of a campaign, and what else the search needs."""
+        found = [", ".join(self.kinds)]
+        if self.change is not None:
+            found.append(f"no faults but {self.change.__name__.removeprefix('with_').replace('_', ' ')}")
+        if self.also is not None:
+            found.append("a peer that lies")
+        return "; ".join(found)
+
 
 @dataclass(frozen=True)
 class ByModel:

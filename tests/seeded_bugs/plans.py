@@ -16,7 +16,7 @@ def with_power_losses(plan: SimulationPlan) -> SimulationPlan:
     return replace(plan, faults=losses)
 
 
-def with_failed_syncs(plan: SimulationPlan) -> SimulationPlan:
+def with_power_losses_after_failed_syncs(plan: SimulationPlan) -> SimulationPlan:
     """Return a plan in which the disks fail to sync, are sound again, and then the machines lose their power."""
     faults = [Fault(1.0, FaultKind.DISK, node, 0.6, mode="sync") for node in plan.topology.nodes]
     return replace(plan, faults=[*faults, *(Fault(3.0, FaultKind.POWER, node, 0.2) for node in plan.topology.nodes)])

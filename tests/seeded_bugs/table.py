@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.seeded_bugs import consumer_bugs, link_bugs, log_bugs, topic_bugs
 from tests.seeded_bugs.bug import ByModel, BySimulation, BySuite, ProductBug
-from tests.seeded_bugs.plans import with_failed_syncs, with_kills_between_jobs, with_power_losses
+from tests.seeded_bugs.plans import with_kills_between_jobs, with_power_losses, with_power_losses_after_failed_syncs
 
 _CURSORS = "tests/contract/log/cursors/test_cursors.py"
 _COMMIT = "tests/contract/log/core/test_log_commit.py"
@@ -384,7 +384,7 @@ TABLE: Final = (
         "the write-ahead log is not written again after a failed flush",
         "eventd.store.engine.failed_sync.FailedSync",
         log_bugs.trust_failed_syncs,
-        (BySimulation(("V3",), known=1, kinds=("write",), change=with_failed_syncs),),
+        (BySimulation(("V3",), known=1, kinds=("write",), change=with_power_losses_after_failed_syncs),),
     ),
     ProductBug(
         42,

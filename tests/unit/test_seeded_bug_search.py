@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.reliability import parts
 from tests.seeded_bugs import __main__ as command
 from tests.seeded_bugs import hunt as hunting
 from tests.seeded_bugs.bug import ByModel, BySimulation, ProductBug, Way
+from tests.seeded_bugs.link_bugs import count_too_few
+from tests.seeded_bugs.plans import with_power_losses
 from tests.seeded_bugs.table import TABLE
 
 BUG = TABLE[3]
@@ -51,6 +54,16 @@ def test_a_replay_of_known_seeds_writes_no_figures(tmp_path: Path, monkeypatch: 
     assert not file.exists()
     assert search(ways, file, monkeypatch) == 0
     assert json.loads(file.read_text())["bugs"][0]["run"]["date"]
+
+
+def test_the_figures_of_a_search_say_what_its_runs_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find_below(3000, monkeypatch)
+    file = tmp_path / "found.json"
+    way = BySimulation(("V4",), known=1, kinds=("write", "follow"), change=with_power_losses, also=count_too_few)
+    assert search((way,), file, monkeypatch) == 0
+    row = json.loads(file.read_text())["bugs"][0]
+    assert row["searchedWith"] == "write, follow; no faults but power losses; a peer that lies"
+    assert f"| simulation | 1 | {row['searchedWith']} |" in "\n".join(parts.seeded_bugs({"bugs": [row]}))
 
 
 def search(ways: tuple[Way, ...], file: Path, patch: pytest.MonkeyPatch, *options: str) -> int:
