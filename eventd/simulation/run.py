@@ -218,7 +218,7 @@ class SimulationRun:
                     may_have_holes=any(asked.host == name for asked in journal.of(DELETION)),
                 )
         contents = EmittedContents(journal)
-        evicted = EvictedEvents(stored, topology, retentions, contents.types)
+        evicted = EvictedEvents(stored, topology, retentions, contents)
         found = list(self._reference().violations(without_shared(journal, final), evicted.explain))
         found += ConflictReference(journal, topology, final, stored, BEGIN).violations()
         found += evicted.violations(at)

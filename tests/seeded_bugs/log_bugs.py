@@ -17,6 +17,7 @@ from eventd.log.core.head import Recovery, read_head, read_instance, recover
 from eventd.log.core.values import Head
 from eventd.log.core.wakeups import Watch
 from eventd.log.retention import evict, prefix
+from eventd.runtime.clock import SECOND
 from eventd.store.backup import backup
 from eventd.store.engine import engines, statements
 from eventd.store.engine.database import Connection, Database
@@ -204,6 +205,17 @@ def forget_evicted_ids(patch: pytest.MonkeyPatch) -> None:
         return noted
 
     patch.setattr(evict, "_note_losses", note_and_forget)
+
+
+def evict_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Evict by age what is not old yet."""
+    by_age = evict._by_age
+    days = 10 * 24 * 3600 * SECOND
+
+    def far_ahead(conn: Connection, topic_id: int, window: Any, limits: Any, now: int) -> int:
+        return by_age(conn, topic_id, window, limits, now + days)
+
+    patch.setattr(evict, "_by_age", far_ahead)
 
 
 def record_no_losses(patch: pytest.MonkeyPatch) -> None:

@@ -496,5 +496,12 @@ TABLE: Final = (
         link_bugs.keep_no_letters_of_repairs,
         (BySimulation(("V4",), known=1, kinds=("conflict",)),),
     ),
+    ProductBug(
+        60,
+        "events are evicted by their age long before they are old",
+        "eventd.log.retention.evict",
+        log_bugs.evict_too_early,
+        (BySimulation(("V3",), known=5, kinds=("retention",)),),
+    ),
 )
 """All seeded bugs in the order of their numbers."""

@@ -16,6 +16,12 @@ class EmittedContents:
     def __init__(self, journal: Journal) -> None:
         emitted = [each for asked in journal.of("emit") for each in asked.question["events"]]
         self._known = {each["id"]: (each["type"], each.get("payload")) for each in emitted}
+        self.emitted_at: dict[str, float] = {}
+        """When each event was first emitted: no node can have it before."""
+        for asked in journal.of("emit"):
+            for each in asked.question["events"]:
+                first = self.emitted_at.get(each["id"], asked.asked_at)
+                self.emitted_at[each["id"]] = min(first, asked.asked_at)
         self._shared = {
             (each["id"], asked.host): (each["type"], each["payload"])
             for asked in journal.of(CONFLICT)

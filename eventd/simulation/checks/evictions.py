@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.tables import StoredTables
 from eventd.simulation.checks.violation import Violation
+from eventd.simulation.world.loop import BEGIN
 from eventd.simulation.world.retention import SmallRetention
 from eventd.simulation.world.topology import PlannedLink, Topology
 
@@ -14,7 +16,7 @@ from eventd.simulation.world.topology import PlannedLink, Topology
 class EvictedEvents:
     """Which events nodes do not hold any more, or have never got because another node has evicted them.
 
-    `types` are those of the events by their ids.
+    `contents`: what was emitted, and when.
     """
 
     def __init__(
@@ -22,12 +24,13 @@ class EvictedEvents:
         tables: Mapping[str, StoredTables],
         topology: Topology,
         retentions: Mapping[str, SmallRetention],
-        types: Mapping[str, str],
+        contents: EmittedContents,
     ) -> None:
         self._tables = tables
         self._topology = topology
         self._retentions = retentions
-        self._types = types
+        self._types = contents.types
+        self._emitted_at = contents.emitted_at
 
     def explain(self, host: str, event_id: str) -> bool:
         """Return whether an event that a node does not list was evicted there, or on each way to it with a gap."""
@@ -70,13 +73,33 @@ class EvictedEvents:
         return is_meant and source != link.dest and link.takes(self._types[event_id])
 
     def violations(self, at: float) -> Iterator[Violation]:
-        """Yield what is wrong with the gaps that nodes have stored."""
+        """Yield what is wrong with what nodes have evicted, and with the gaps that they have stored."""
         for host, tables in self._tables.items():
+            if host in self._retentions:
+                yield from (Violation("V3", host, detail, at) for detail in self._too_early(host))
             for node, after, upto, reason in tables.all_gaps():
                 yield from (
                     Violation("V10", host, f"a gap of {node} without a loss: {after} to {upto}{why}", at)
                     for why in self._without_loss(host, node, after, upto, reason)
                 )
+
+    def _too_early(self, host: str) -> Iterator[str]:
+        """Yield the first event that was evicted before it was too old, though there were not too many.
+
+        There are never fewer later: those that are beyond the number at the end may have been so then.
+        """
+        tables, retention = self._tables[host], self._retentions[host]
+        names = sorted(tables.gone, key=tables.gone.__getitem__)
+        if retention.max_events is not None:
+            by_age = tables.evicted_seq - max(0, tables.head_seq - retention.max_events)
+            # Some evicted records are not in `gone`, as their events have later ones: perhaps the last of them.
+            unknown = max(0, tables.evicted_seq - len(names))
+            names = names[len(names) - max(0, by_age - unknown) :]
+        for name in names:
+            age = tables.gone_at[name] - self._emitted_at.get(name, BEGIN)
+            if not retention.may_take_by_age(age):
+                yield f"{name} was evicted {age:.3f} s after it was emitted"
+                return
 
     def _without_loss(self, host: str, node: str, after: int, upto: int, reason: str) -> Iterator[str]:
         """Yield why no loss is behind a gap, in words."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from eventd.simulation.checks.contents import EmittedContents
+from eventd.simulation.checks.group_seqs import GroupSeqs
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.load.follows import FOLLOW
 from eventd.simulation.load.watches import GROUP_TOPIC
@@ -25,6 +26,7 @@ class FollowReference:
         self._pages = [asked for asked in journal.of(FOLLOW) if asked.host == host and asked.is_good]
         self._writes = [asked for asked in journal.of("write") if asked.host == host and asked.is_good]
         self._retention = journal.retentions.get(host)
+        self._seqs = GroupSeqs(journal, host, self._contents.emitted_at, begin)
         self._ends = [at for at, what, machine in journal.changes if machine == host and what != "ready"]
 
     def violations(self) -> Iterator[Violation]:
@@ -66,8 +68,8 @@ class FollowReference:
             yield self._found("V14", page, f"after {after}, seqs {seqs[:5]}, to {answer['next_from_seq']}")
 
     def _may_be_evicted(self, page: Asked, seq: int) -> bool:
-        head, age = page.answer["head_seq"], page.answered_at - self._begin
-        return self._retention is not None and self._retention.may_take(seq, head, age)
+        age = page.answered_at - self._seqs.emitted_after(seq, page.asked_at)
+        return self._retention is not None and self._retention.may_take(seq, page.answer["head_seq"], age)
 
     def _late(self, page: Asked) -> Iterator[Violation]:
         """V14: a page that has nothing new was not preceded by an acknowledged write that is new."""

@@ -25,12 +25,21 @@ class TableEvent(NamedTuple):
     event: dict[str, Any]
 
 
+class GoneEvent(NamedTuple):
+    """An evicted event whose id is still known, with the position of its record, and when (`at`, in microseconds, by
+    the node's clock) it was evicted."""
+
+    event_id: str
+    position: int
+    at: int
+
+
 class StoredTables:
     """The tables of the node `host`, of which no process is left; it may have begun `epochs` epochs.
 
     `positions` are those of the last record of each stored event, and `gone` those of evicted ones whose id is still
-    known. Up to `lost_position`, an event of the node was evicted before all its peers had it. `may_have_holes`: topics
-    were deleted with their records.
+    known, with the time of their eviction in `gone_at`, by the node's clock. Up to `lost_position`, an event of the
+    node was evicted before all its peers had it. `may_have_holes`: topics were deleted with their records.
     """
 
     def __init__(
@@ -63,9 +72,13 @@ class StoredTables:
         self.retention = retention
         self._events = list(self._stored())
         self.positions = {event.event["id"]: event.position for event in self._events}
-        self.gone = {name: position for name, position in self._gone_ids() if name not in self.positions}
+        gone = [each for each in self._gone_ids() if each.event_id not in self.positions]
+        self.gone = {each.event_id: each.position for each in gone}
+        self.gone_at = {each.event_id: each.at / 1e6 - EPOCH + BEGIN for each in gone}
         self.evicted_position: int = self._row["evicted_position"]
         self.lost_position: int = self._row["lost_position"]
+        self.evicted_seq: int = self._row["evicted_seq"]
+        self.head_seq: int = self._row["next_seq"] - 1
 
     def _stored(self) -> Iterator[TableEvent]:
         for block in (row for row in self._rows["blocks"] if row["topic_id"] == self._topic):
@@ -146,27 +159,29 @@ class StoredTables:
                 return
             expiries[name] = expires
         known = {row["event_id"] for row in self._rows["event_ids"] if row["topic_id"] == self._topic}
-        known |= {name for name, _ in self._ids_in_runs("id_ranges")}
+        known |= {name for name, _, _ in self._ids_in_runs("id_ranges")}
         known -= self.gone.keys()
         if known != expiries.keys():
             yield self._found("V5", f"the remembered ids differ from the stored ones: {known ^ expiries.keys()}")
 
-    def _gone_ids(self) -> Iterator[tuple[str, int]]:
-        """Yield the ids of evicted events, with their positions."""
+    def _gone_ids(self) -> Iterator[GoneEvent]:
         for row in self._rows["event_ids"]:
             if row["topic_id"] == self._topic and row["gone_at"] is not None:
-                yield row["event_id"], row["position"]
-        yield from self._ids_in_runs("gone_ids")
+                yield GoneEvent(row["event_id"], row["position"], row["gone_at"])
+        for event_id, position, span in self._ids_in_runs("gone_ids"):
+            yield GoneEvent(event_id, position, span["gone_at"])
 
-    def _ids_in_runs(self, table: str) -> Iterator[tuple[str, int]]:
-        """Yield the ids of runs with positions in the spans of a table."""
+    def _ids_in_runs(self, table: str) -> Iterator[tuple[str, int, Row]]:
+        """Yield the ids of runs with positions in the spans of a table, each with its position and the span's row."""
         runs = {row["id"] for row in self._rows["id_runs"] if row["topic_id"] == self._topic}
-        spans = [(row["first"], row["last"]) for row in self._rows[table] if row["topic_id"] == self._topic]
+        spans = [row for row in self._rows[table] if row["topic_id"] == self._topic]
         for chunk in self._rows["id_chunks"] if spans else ():
             for line in chunk["lines"][1:-1].split("\n") if chunk["run"] in runs else ():
-                event_id, _, position = line.partition(" ")
-                if any(first <= int(position) <= last for first, last in spans):
-                    yield event_id, int(position)
+                event_id, _, text = line.partition(" ")
+                position = int(text)
+                span = next((span for span in spans if span["first"] <= position <= span["last"]), None)
+                if span is not None:
+                    yield event_id, position, span
 
     def _epochs(self) -> Iterator[Violation]:
         """V16: a new epoch has a reason, and even then events lose nothing."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from eventd.simulation.checks.contents import EmittedContents
+from eventd.simulation.checks.group_seqs import GroupSeqs
 from eventd.simulation.checks.violation import Violation
 from eventd.simulation.load.watches import (
     GROUP_TOPIC,
@@ -97,6 +98,7 @@ class WatchReference:
         self._restored = [each.restored_at for each in journal.restores if each.host == host]
         self._losses = journal.times(host, *LOSSES)
         self._retention = journal.retentions.get(host)
+        self._seqs = GroupSeqs(journal, host, self._contents.emitted_at, begin)
         self._changes = [at for at, _, machine in journal.changes if machine == host]
         self._known: dict[tuple[int, str, int], Any] = {}  # what a seq of an era has: a number or the id of an event
         self._passed: list[tuple[int, range, WatchSession, float]] = []  # what was left out for a reader
@@ -146,12 +148,13 @@ class WatchReference:
         """Return after how many losses or new epochs a time is; between two of them a seq has one record."""
         return sum(loss <= at for loss in self._losses)
 
-    def may_be_evicted(self, tombstone: SentEvent) -> bool:
-        """Return whether retention may have taken what a tombstone names."""
+    def may_be_evicted(self, stream: Asked, tombstone: SentEvent) -> bool:
+        """Return whether retention may have taken what a tombstone on a stream names."""
         data = tombstone.data
         if data["topic"] != GROUP_TOPIC or self._retention is None:
             return False
-        return self._retention.may_take(data["gap_to"], data["head_seq"], tombstone.at - self._begin)
+        age = tombstone.at - self._seqs.emitted_after(data["gap_to"], stream.asked_at)
+        return self._retention.may_take(data["gap_to"], data["head_seq"], age)
 
     def _era(self, asked: Asked) -> int:
         """Return the era of an answer; -1 if it is not certain."""
@@ -302,7 +305,8 @@ class _StreamReading:
     def _tombstone(self, event: SentEvent) -> Iterator[Violation]:
         """A tombstone says that the reader's place is of another epoch than the topic, or that retention passed it."""
         topic, epoch = event.data["topic"], event.data["epoch"]
-        is_evicted = self._reference.may_be_evicted(event) and event.data["gap_from"] - 1 in self._places[topic]
+        may_be_evicted = self._reference.may_be_evicted(self._stream, event)
+        is_evicted = may_be_evicted and event.data["gap_from"] - 1 in self._places[topic]
         if self._session.epochs[topic] == {epoch} and not is_evicted:
             yield self._reference.found(f"a tombstone without a loss: {event.data}", event.at, "V10")
         self._session.change_epoch(topic, epoch, event.data["earliest_seq"] - 1)

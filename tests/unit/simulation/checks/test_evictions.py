@@ -6,8 +6,11 @@ from typing import Any, cast
 
 import pytest
 
+from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.evictions import EvictedEvents
 from eventd.simulation.checks.tables import StoredTables
+from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.loop import BEGIN
 from eventd.simulation.world.retention import SmallRetention
 from eventd.simulation.world.topology import PlannedLink, Topology
 
@@ -19,9 +22,12 @@ class Tables:
 
     may_have_renewed = False
 
-    def __init__(self, positions: Any = (), gone: Any = (), gaps: Any = (), began: int = 0) -> None:
+    def __init__(
+        self, positions: Any = (), gone: Any = (), gaps: Any = (), began: int = 0, gone_at: Any = (), head: int = 0
+    ) -> None:
         self.positions, self.gone, self._gaps, self._began = dict(positions), dict(gone), list(gaps), began
         self.evicted_position = self.lost_position = max(self.gone.values(), default=0)
+        self.gone_at, self.evicted_seq, self.head_seq = dict(gone_at), len(self.gone), head or len(self.gone)
 
     def ids(self) -> set[str]:
         return self.positions.keys() | self.gone.keys()
@@ -38,7 +44,13 @@ class Tables:
 
 def evicted(*, keeps: bool = False, **tables: Tables) -> EvictedEvents:
     every = cast("dict[str, StoredTables]", tables)
-    return EvictedEvents(every, TOPOLOGY, {"a": SmallRetention(max_events=1, keeps=keeps)}, {"a-1": "door.open"})
+    return EvictedEvents(every, TOPOLOGY, {"a": SmallRetention(max_events=0, keeps=keeps)}, emitted("a-1"))
+
+
+def emitted(*ids: str) -> EmittedContents:
+    """Return what is known of events that were all emitted 5 s after the run began."""
+    events = [{"id": name, "type": "door.open"} for name in ids]
+    return EmittedContents(Journal([Asked("emit", "a", BEGIN + 5, BEGIN + 5, 200, {"events": events}, None)]))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +89,34 @@ def test_nothing_says_what_a_peer_lacked_whose_link_was_removed() -> None:
     every = cast(
         "dict[str, StoredTables]", {"a": Tables(gone={"a-1": 4}), "b": Tables(gaps=[(3, 4)], positions={"a-1": 7})}
     )
-    found = EvictedEvents(
-        every, Topology("pair", ["a", "b"], []), {"a": SmallRetention(max_events=1)}, {"a-1": "door.open"}
-    )
+    found = EvictedEvents(every, Topology("pair", ["a", "b"], []), {"a": SmallRetention(max_events=0)}, emitted("a-1"))
     assert list(found.violations(9.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("retention", "ages", "head", "violations"),
+    [
+        (SmallRetention(max_age=5.0), (9.0, 4.5), 2, []),  # wall times may be wrong by a second
+        (SmallRetention(max_age=5.0), (9.0, 3.0), 2, ["V3"]),
+        (SmallRetention(max_age=5.0, is_clock_set=True), (9.0, 3.0), 2, []),
+        (SmallRetention(max_events=1, max_age=5.0), (3.0, 9.0), 2, []),  # the first one is beyond the number
+        (SmallRetention(max_events=1, max_age=5.0), (9.0, 3.0), 2, ["V3"]),
+        (SmallRetention(max_events=1, max_age=5.0), (9.0, 3.0), 3, []),
+    ],
+)
+def test_an_event_that_was_evicted_too_early_is_named(
+    retention: SmallRetention, ages: tuple[float, float], head: int, violations: list[str]
+) -> None:
+    times = {f"a-{number}": BEGIN + 5 + age for number, age in enumerate(ages)}
+    tables = Tables(gone={"a-0": 1, "a-1": 2}, gone_at=times, head=head)
+    every = cast("dict[str, StoredTables]", {"a": tables, "b": Tables()})
+    found = EvictedEvents(every, TOPOLOGY, {"a": retention}, emitted("a-0", "a-1")).violations(99.0)
+    assert [each.invariant for each in found] == violations
+
+
+def test_of_evicted_events_with_later_records_any_may_have_been_among_the_last() -> None:
+    tables = Tables(gone={"a-0": 1}, gone_at={"a-0": BEGIN + 8.0}, head=2)
+    tables.evicted_seq = 2
+    every = cast("dict[str, StoredTables]", {"a": tables, "b": Tables()})
+    retention = SmallRetention(max_events=1, max_age=5.0)
+    assert list(EvictedEvents(every, TOPOLOGY, {"a": retention}, emitted("a-0")).violations(99.0)) == []

@@ -58,3 +58,16 @@ def test_a_reader_gets_a_tombstone_for_what_retention_may_take(page_of_group: As
     journal = Journal([replace(page_of_group, answer=answer)], retentions={"a": SmallRetention(max_events=2)})
     found = [each.invariant for each in FollowReference(journal, "a", 0.0).violations()]
     assert found[:1] == violations
+
+
+@pytest.mark.parametrize(("last", "violations"), [(2, []), (3, ["V10"]), (4, ["V10"])])
+def test_a_tombstone_of_events_that_are_too_young_is_named(last: int, violations: list[str]) -> None:
+    """The record of seq 3 was emitted a second before it is reported as evicted, and those after it even later."""
+    emitted, answer = (
+        {"events": [{"id": "a-3", "type": "door.open"}]},
+        {"id": "a-3", "result": "new", "event": {"seq": 3}},
+    )
+    emit = Asked("emit", "a", 4.0, 4.1, 200, emitted, {"results": [answer]})
+    lost = page(upto=last, tombstone=tombstone(last), topic=GROUP_TOPIC, head_seq=5)
+    journal = Journal([emit, lost], retentions={"a": SmallRetention(max_age=3.0)})
+    assert [each.invariant for each in FollowReference(journal, "a", 0.0).violations()][:1] == violations
