@@ -101,4 +101,6 @@ def _shown_by(guarantee: Guarantee, kept: Kept) -> Iterator[str]:
     ):
         if numbers := ", ".join(str(bug["number"]) for bug in its):
             yield f"- [Seeded bugs](#seeded-bugs) {words}: {numbers}."
+    if not (guarantee.invariants or guarantee.models or guarantee.bugs):
+        yield "- No check of the simulation, no model and no seeded bug is about it."
     yield f"- Tests: {', '.join(f'`{path}`' for path in guarantee.tests)}."
