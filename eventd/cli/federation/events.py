@@ -11,6 +11,7 @@ import typer
 
 from eventd.cli.federation.check_results import show_check
 from eventd.cli.federation.pull import show_returned
+from eventd.cli.federation.undelivered import note_what_was_lost, read_waiting
 from eventd.cli.gateway.selecting import (
     AfterOption,
     BeforeOption,
@@ -353,13 +354,17 @@ async def deliveries(
 @may_ask
 async def prune(session: Session, group: GroupOption = "") -> None:
     """Apply the group's retention now."""
-    answer = await ask_prune(session, await one_group(session, group), waits=session.out.is_table)
-    name = answer["group"]
+    name, notes = await one_group(session, group), list[str]()
+    before = await read_waiting(session, name) if session.out.is_table else {}
+    answer = await ask_prune(session, name, waits=session.out.is_table)
+    if session.out.is_table:
+        after = await read_waiting(session, name) if answer["removed"] and before else {}
+        notes = [*note_what_was_lost(before, after), *describe_rest(answer)]
     session.out.outcome(
         [answer],
-        f"removed {counted(answer['removed'], 'record')} of group {name}",
+        f"removed {counted(answer['removed'], 'record')} of group {answer['group']}",
         name=lambda row: row["group"],
-        notes=describe_rest(answer) if session.out.is_table else (),
+        notes=notes,
     )
 
 

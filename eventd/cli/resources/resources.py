@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eventd.cli.federation.undelivered import note_what_may_be_lost
 from eventd.cli.gateway.completion import complete_kind, complete_name
 from eventd.cli.gateway.selecting import DryRunOption, WatchOption
 from eventd.cli.gateway.session import Session, connected, connected_without_table, may_ask, only_calls
@@ -61,7 +62,10 @@ async def apply(
         planned = await session.call("resources.apply", **request, dry_run=True)
         if losses := _losses(planned["changes"]):
             session.confirm_ending(f"apply the files, which {losses}")
-    show_changes(session, await session.call("resources.apply", **request, dry_run=dry_run))
+    answer = await session.call("resources.apply", **request, dry_run=dry_run)
+    verb = "would remove" if dry_run else "removes"
+    may_lose = await note_what_may_be_lost(session, answer["changes"], verb=verb) if session.out.is_table else ()
+    show_changes(session, answer, may_lose)
 
 
 def _losses(changes: Sequence[Mapping[str, Any]]) -> str:
@@ -149,8 +153,8 @@ def _is_text(raw: bytes) -> bool:
     return len(raw) <= MAX_BYTES
 
 
-def show_changes(session: Session, answer: Mapping[str, Any]) -> None:
-    """Print the changes that an apply or a deletion has made, or would make."""
+def show_changes(session: Session, answer: Mapping[str, Any], more: Sequence[str] = ()) -> None:
+    """Print the changes that an apply or a deletion has made, or would make; and `more` notes."""
     changes, suffix, verb = answer["changes"], "", "were deleted"
     beyond = "are deleted"
     if answer["dryRun"]:
@@ -162,7 +166,7 @@ def show_changes(session: Session, answer: Mapping[str, Any]) -> None:
     judged = any(one["kind"] == "EventCallback" and one["action"] in ("created", "configured") for one in changes)
     whose = session.note_on_callbacks() if judged else ""
     lost = [*_lost_events(changes, f"{verb} with it"), *_lowered_limits(changes, beyond)]
-    notes = [*lost, *([whose] if whose else [])]
+    notes = [*lost, *more, *([whose] if whose else [])]
     session.out.outcome(changes, *lines, name=full_name, notes=notes)
 
 

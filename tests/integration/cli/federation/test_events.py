@@ -286,8 +286,12 @@ def test_prune_says_what_it_removed(edge: Control) -> None:
     assert unbounded.lines == ["removed 0 records of group edge"]
     assert "keeps everything" in unbounded.err
     bounded = EDGE.replace("nodeName: onprem", "nodeName: onprem\n  retention: {maxEvents: 5, undelivered: drop}")
-    edge("apply", "-f", edge.file(bounded))
-    assert edge("fed", "event", "prune").lines == ["removed 15 records of group edge"]
+    waits = "over its limits also if a peer has not received them; at most so many wait: 20 for cloud"
+    assert f"so retention would remove events {waits}" in edge("apply", "-f", edge.file(bounded), "--dry-run").err
+    assert f"so retention removes events {waits}" in edge("apply", "-f", edge.file(bounded)).err
+    dropped = edge("fed", "event", "prune")
+    assert dropped.lines == ["removed 15 records of group edge"]
+    assert "peers that had not received removed events do not get them any more: 15 events for cloud" in dropped.err
     assert edge("fed", "event", "prune", "-o", "json").json[0]["removed"] == 0
     assert "no event of group edge is over the limits" in edge("fed", "event", "prune").err
     edge("apply", "-f", edge.file(bounded.replace("maxEvents: 5, undelivered: drop", "maxEvents: 1")))

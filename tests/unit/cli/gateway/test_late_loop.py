@@ -91,6 +91,8 @@ def test_marked_commands_await_only_calls() -> None:
         "_stay",
         "_call_of_held",
         "ask_prune",
+        "read_waiting",
+        "note_what_may_be_lost",
     }
     with_watch = {"watch_links", "watch_events", "watch_callbacks", "watch_resources", "_watch", "_answers"}
     assert awaited.keys() - with_calls_alone - with_watch == set(), awaited
