@@ -497,6 +497,7 @@ RULES = [
             "eventd/runtime/threads.py": "the pools of a node, which gets their factory passed in",
             "eventd/store/engine/writer_lock.py": "a wait for a file lock cannot be cancelled, only abandoned with its"
             " thread; only where several processes write to one SQLite file, and a simulated node is one process",
+            "eventd/cli/daemon/stop_guard.py": "ends a process whose loop is blocked; a simulated node is no process",
             "eventd/processes/lifeline.py": "a child process that ends with its parent, whatever its main thread does",
             "eventd/tracing/otlp.py": "the last flush waits for a collector that may be down, and can only be abandoned"
             " with its thread; a simulated node has no tracing",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import eventd
+from eventd.cli.daemon.stop_guard import StopGuard
 from eventd.cli.program.exits import ExitCode
 from eventd.errors import EventdError
 from eventd.observe.error_reports import ErrorReports
@@ -31,11 +32,12 @@ GRACE_SECONDS = 5.0
 NOTICE_SECONDS = 2.0
 """Seconds of a stop after which it is logged what the stop waits for."""
 LAST_LINE_SECONDS = 1.0
-"""Seconds that the last line of a stop that takes too long may take: a reader of the log may have stopped reading."""
+"""Seconds that the last line of a forced end may take: the reader of the log may have stopped reading."""
 ONE_REQUEST_SECONDS = 0.5
 """Signals within this many seconds count as one request to stop: some programs, such as `timeout`, send a signal
 twice."""
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOPS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (*_STOPS, signal.SIGHUP)
 
 logger = logging.getLogger("eventd.serve")
 
@@ -79,7 +81,7 @@ class ServiceRunner:
     """Runs one `Service` from the loop's main task.
 
     SIGTERM and SIGINT drain it, a second one (after 0.5 s or more) exits the process at once, SIGHUP re-reads its
-    keys and secrets.
+    keys and secrets. `guard` ends the process if the loop is blocked and can do neither.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class ServiceRunner:
         settings: Settings,
         manager: Manager,
         clock: Clock,
+        guard: StopGuard,
         announce: Callable[[Endpoint], None] | None = None,
     ) -> None:
         self._node = node
@@ -95,8 +98,10 @@ class ServiceRunner:
         self._settings = settings
         self._manager = manager
         self._clock = clock
+        self._guard = guard
         self._end: signal.Signals | None = None
-        self._end_asked = 0.0
+        self._asked_at: float | None = None
+        self._is_forced = False
         self._reload = False
         self._status = ""
         self._yields_to: tuple[signal.Signals, ...] = ()
@@ -112,20 +117,41 @@ class ServiceRunner:
             loop.add_signal_handler(number, self._signalled, number)
         self._manager.keep_alive()
         try:
-            if await self._unless_signalled(self._node.start, (signal.SIGTERM, signal.SIGINT)):
+            with self._guard.receive_signals(self._limit_stop):
+                await self._run()
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def _run(self) -> None:
+        try:
+            if await self._unless_signalled(self._node.start, _STOPS):
                 await self._attend()
         finally:
             await self._stop()
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
+
+    def _limit_stop(self, number: int) -> None:
+        """Limit the time of the stop that a signal asks for, in the guard's thread: the loop may be blocked."""
+        if number not in _STOPS:
+            return
+        now = self._clock.monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+            self._guard.limit(self._longest_stop + LAST_LINE_SECONDS, ExitCode.OK)
+        elif now - self._asked_at > ONE_REQUEST_SECONDS:
+            self._is_forced = True
+            self._guard.limit(LAST_LINE_SECONDS, ExitCode.ERROR)
+
+    @property
+    def _longest_stop(self) -> float:
+        return self._settings.drain_timeout + GRACE_SECONDS
 
     def _signalled(self, number: signal.Signals) -> None:
         if number is signal.SIGHUP:
             self._reload = True
         elif self._end is None:
             self._end = number
-            self._end_asked = self._clock.monotonic()
-        elif self._clock.monotonic() - self._end_asked > ONE_REQUEST_SECONDS:
+        elif self._is_forced:
             # A second signal means now. Acknowledged events are durable, so nothing is lost.
             logger.warning("forced exit", extra={"signal": number.name})
             os._exit(ExitCode.ERROR)
@@ -188,36 +214,31 @@ class ServiceRunner:
 
     async def _stop(self) -> None:
         self._manager.stopping()
-        begun = self._clock.monotonic()
+        now = self._clock.monotonic()
+        begun = now if self._asked_at is None else self._asked_at
+        left = begun + self._longest_stop - now
+        if self._asked_at is None:
+            self._guard.limit(left + LAST_LINE_SECONDS, ExitCode.ERROR)
         notice = self._clock.timer(NOTICE_SECONDS)
         notice.add_done_callback(lambda timer: None if timer.cancelled() else self._note_wait(begun))
         try:
-            async with asyncio.timeout(self._settings.drain_timeout + GRACE_SECONDS):
+            async with asyncio.timeout(left):
                 await self._node.stop()
         except TimeoutError:
-            await self._force_exit(begun)
+            self._force_exit(begun)
         finally:
             notice.cancel()
             self._manager.close()
         logger.info("stopped")
 
-    async def _force_exit(self, begun: float) -> None:
-        """Log what the stop waits for and end the process: also if the description fails, or the log takes no line."""
+    def _force_exit(self, begun: float) -> None:
+        """Log what the stop waits for, also if its description fails, and end the process."""
         try:
             about = self._describe_stop(begun)
         except Exception as error:
             about = {"error": repr(error)}
-
-        def write() -> None:
-            logger.warning("stop timed out", extra=about)
-
-        try:
-            async with asyncio.timeout(LAST_LINE_SECONDS):
-                await asyncio.to_thread(write)
-        except TimeoutError:
-            pass
-        finally:
-            os._exit(ExitCode.OK)
+        logger.warning("stop timed out", extra=about)
+        os._exit(ExitCode.ERROR if self._asked_at is None else ExitCode.OK)  # no signal: the node has failed
 
     def _note_wait(self, begun: float) -> None:
         logger.warning("stop waits", extra=self._describe_stop(begun))
@@ -261,7 +282,7 @@ def run_service(
     if not settings.allow_debugger:
         hide_process()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run_node(make, settings, manager, clock, announce))
+        runner.run(run_node(make, settings, manager, clock, StopGuard(), announce))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -279,6 +300,7 @@ async def run_node(
     settings: Settings,
     manager: Manager,
     clock: Clock,
+    guard: StopGuard,
     announce: Callable[[Endpoint], None] | None = None,
 ) -> None:
     """Create a node on this loop and run it. Raises `EventdError`, also for an unexpected error, and OSError."""
@@ -288,7 +310,7 @@ async def run_node(
     reports = ErrorReports(LogPause(clock.monotonic))
     logging.getLogger("eventd").addHandler(reports)
     try:
-        await ServiceRunner(make(), settings, manager, clock, announce).run()
+        await ServiceRunner(make(), settings, manager, clock, guard, announce).run()
     except (EventdError, OSError):
         raise
     except Exception as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import threading
@@ -19,6 +20,7 @@ import pytest
 from eventd.cli.daemon import serving
 from eventd.cli.daemon.service_manager import ServiceManager
 from eventd.cli.daemon.serving import run_node, write_port_file
+from eventd.cli.daemon.stop_guard import StopGuard
 from eventd.errors import EventdError, Invalid
 from eventd.observe.log_lines import fields_of
 from eventd.runtime.stopping import StopState
@@ -93,22 +95,33 @@ def manager() -> Iterator[Manager]:
     made.socket.close()
 
 
-class Exited(BaseException):
-    """Instead of the end of the test process."""
+_LAST_SIGNAL = signal.SIGUSR2
+"""Follows the signals of a test, to show when they are handled."""
 
 
 class Running:
     """A node under way on the test's loop."""
 
-    def __init__(self, node: ObedientNode, clock: ManualClock, task: asyncio.Task[None], exits: list[int]) -> None:
+    def __init__(
+        self,
+        node: ObedientNode,
+        clock: ManualClock,
+        task: asyncio.Task[None],
+        exits: list[int],
+        handled: asyncio.Event,
+    ) -> None:
         self.node = node
         self.clock = clock
         self.task = task
         self.exits = exits
+        self.handled = handled
 
     async def signal(self, *numbers: signal.Signals) -> None:
-        for number in numbers:
+        """Send signals to this process, and wait until the loop has handled them all."""
+        self.handled.clear()
+        for number in (*numbers, _LAST_SIGNAL):
             signal.raise_signal(number)
+        await self.handled.wait()
         await give_turns()
 
     async def asked(self, *steps: str) -> None:
@@ -129,14 +142,18 @@ async def begin(manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         clock = ManualClock()
         settings = load({"data_dir": str(tmp_path), "port_file": str(tmp_path / "port"), **flags}, {})
         told = ServiceManager({"NOTIFY_SOCKET": manager.address, **(around or {})}, clock)
-        tasks.append(asyncio.create_task(run_node(lambda: node, settings, told, clock)))
-        return Running(node, clock, tasks[-1], exits)
+        tasks.append(asyncio.create_task(run_node(lambda: node, settings, told, clock, guard)))
+        return Running(node, clock, tasks[-1], exits, handled)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    guard, handled = StopGuard(), asyncio.Event()
+    before = {number: signal.getsignal(number) for number in (*serving._SIGNALS, _LAST_SIGNAL)}
+    asyncio.get_running_loop().add_signal_handler(_LAST_SIGNAL, handled.set)
     yield begin
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    guard.lift()
+    asyncio.get_running_loop().remove_signal_handler(_LAST_SIGNAL)
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -279,35 +296,99 @@ async def test_a_stop_whose_state_cannot_be_described_ends_too(
 
 
 class FullLog(logging.Handler):
-    """A log whose reader has stopped reading, until the process has ended."""
+    """A log whose reader stops reading before the line `line`, which therefore blocks until the process has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: str) -> None:
         super().__init__()
+        self.line = line
+        self.blocks = threading.Event()
         self.ended = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage() == "stop timed out":
+        if record.getMessage() == self.line:
+            self.blocks.set()
             assert self.ended.wait(20)
 
 
-async def test_a_log_that_takes_no_line_does_not_hold_up_the_end(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def full_log(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Running], FullLog]]:
+    """Makes the log full from a line on, and stops short."""
+    logs: list[FullLog] = []
     monkeypatch.setattr(serving, "GRACE_SECONDS", 0.0)
     monkeypatch.setattr(serving, "LAST_LINE_SECONDS", 0.01)
-    running, log = begin(ObedientNode("stop"), drain_timeout="10ms"), FullLog()
+    monkeypatch.setattr(serving, "NOTICE_SECONDS", 0.0)
 
-    def end(code: int) -> None:
-        running.exits.append(code)
-        log.ended.set()
+    def fill(line: str, running: Running) -> FullLog:
+        log, loop = FullLog(line), asyncio.get_running_loop()
+        logs.append(log)
 
-    monkeypatch.setattr(serving.os, "_exit", end)
-    await running.asked("start", "run")
-    serving.logger.addHandler(log)
-    try:
-        await running.signal(signal.SIGTERM)
-        await running.task
-    finally:
+        def end(code: int) -> None:
+            running.exits.append(code)
+            log.ended.set()
+            loop.call_soon_threadsafe(running.node.released.set)
+
+        monkeypatch.setattr(serving.os, "_exit", end)
+        serving.logger.addHandler(log)
+        serving.logger.setLevel(logging.INFO)
+        return log
+
+    yield fill
+    for log in logs:
         serving.logger.removeHandler(log)
+
+
+@pytest.mark.parametrize("line", ["stopping", "stop waits", "stop timed out"])
+async def test_a_log_that_takes_no_line_does_not_hold_up_the_end(
+    begin: Begin, full_log: Callable[[str, Running], FullLog], line: str
+) -> None:
+    running = begin(ObedientNode("stop"), drain_timeout="10ms")
+    await running.asked("start", "run")
+    log = full_log(line, running)
+    await running.signal(signal.SIGTERM)
+    await running.task
+    assert log.blocks.is_set()
+    assert running.exits[0] == 0
+
+
+async def test_a_second_request_ends_a_node_whose_log_takes_no_line(
+    begin: Begin, full_log: Callable[[str, Running], FullLog]
+) -> None:
+    running = begin(ObedientNode("stop"), drain_timeout="1h")
+    await running.asked("start", "run")
+    log = full_log("forced exit", running)
+    await running.signal(signal.SIGTERM)
+    running.clock.advance(serving.ONE_REQUEST_SECONDS + 0.1)
+    await running.signal(signal.SIGINT)
+    await running.task
+    assert log.blocks.is_set()
+    assert running.exits[0] == 1
+
+
+async def test_a_node_that_a_full_log_has_blocked_can_be_stopped(
+    begin: Begin, full_log: Callable[[str, Running], FullLog]
+) -> None:
+    running = begin(ObedientNode(), drain_timeout="10ms")
+    log = full_log("ready", running)
+
+    def stop() -> None:
+        log.blocks.wait(20)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    await running.task
+    stopping.join()
     assert running.exits == [0]
+
+
+async def test_a_failed_node_whose_stop_hangs_ends_with_an_error(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "GRACE_SECONDS", 0.0)
+    running = begin(ObedientNode("stop"), drain_timeout="10ms")
+    running.node.failure = Invalid("it is wrong")
+    running.node.ended.set()
+    with pytest.raises(Invalid):
+        await running.task
+    assert running.exits == [1]
 
 
 async def test_a_stop_that_takes_two_seconds_says_once_what_it_waits_for(
