@@ -105,9 +105,16 @@ def models(found: Figures | None) -> Iterator[str]:
     if found is None:
         yield _NONE
         return
+    yield (
+        "`Whole` says whether every state that can be reached was seen; a search of a larger space ends at a number of"
+        " states. Random walks are samples of models that are too large to be searched.\n"
+    )
     rows = [
-        (each["title"], each["states"], each["steps"], "yes" if each["whole"] else "no", each["broken"] or "none")
-        for each in [*found["spaces"], *found["walks"]]
+        (each["title"], each["states"], each["steps"], whole, each["broken"] or "none")
+        for each, whole in [
+            *((each, "yes" if each["whole"] else "no") for each in found["spaces"]),
+            *((each, "a sample") for each in found["walks"]),
+        ]
     ]
     yield from table(("Space", "States", "Steps", "Whole", "Broken invariant"), rows)
     caught = sum(each["caught"] for each in found["bugs"])

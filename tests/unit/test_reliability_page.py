@@ -132,6 +132,11 @@ def test_figures_of_real_processes_name_what_was_skipped_and_what_failed(tmp_pat
     assert f"**1 runs with violations.** {parts.ran(found)}" in text
 
 
+def test_random_walks_are_no_spaces_that_were_left_unfinished() -> None:
+    title = "a link: 4 events, 2 crashes, every fault once"
+    assert re.search(rf"^\| random walks: {title} \|.*\| a sample \| none \|$", PAGE.read_text(), re.MULTILINE)
+
+
 def test_inputs_of_the_fuzzer_are_shown_with_their_run_and_others_as_of_no_known_one() -> None:
     before = {"inputs": 700, "edges": 24, "seconds": 9, "corpus": 1, "findings": []}
     text = "\n".join(parts.fuzzing({"ranges": before}))
