@@ -322,7 +322,8 @@ def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[CheckStatus, str, str, Bre
     if not runs.total:
         return CheckStatus.SKIP, "no run of the subscription is counted, and none is due", "", None
     detail = (
-        f"{counted(runs.total, 'run')}: {runs.succeeded:,} succeeded, {runs.failed:,} failed, {runs.pending:,} pending"
+        f"runs of {counted(runs.total, 'event')}: {runs.succeeded:,} succeeded, {runs.failed:,} failed,"
+        f" {runs.pending:,} pending"
     )
     detail += "" if runs.in_full else ", or more"
     if runs.failed > slo.max_failed_runs:
@@ -337,7 +338,7 @@ def _judge_runs(runs: Runs, slo: Thresholds) -> tuple[CheckStatus, str, str, Bre
         allowed = f"at most {slo.max_failed_runs} failed and {slo.max_pending_runs} pending are tolerated"
         return CheckStatus.PASS, f"{detail}; {allowed}", "", None
     more = "" if runs.in_full else " or more"
-    return CheckStatus.PASS, f"{counted(runs.total, 'run')}{more}, all succeeded", "", None
+    return CheckStatus.PASS, f"runs of {counted(runs.total, 'event')}{more}: all succeeded", "", None
 
 
 def _just_begun(runs: Runs) -> bool:

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import eventd
+from eventd.cli.program.command_hints import hint_for_argument, hint_for_command
 from eventd.cli.program.exits import ExitCode
 from eventd.cli.program.old_spellings import (
     RENAMED_OPTIONS,
@@ -147,7 +148,7 @@ class Group(_OwnParams, TyperGroup):
         """Return the name of the command in the first argument, the command, and the rest; fail if it is unknown."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             names = [name for name in self.list_commands(ctx) if not self._listed(name).hidden]
-            meant = did_you_mean(args[0], names)
+            meant = did_you_mean(args[0], names) or hint_for_command(ctx.command_path, args[0])
             ctx.fail(f"no such command {quoted(args[0])}{f': {meant}' if meant else ''}")
         return super().resolve_command(ctx, args)
 
@@ -238,6 +239,8 @@ def _render(error: typer.TyperException, program: str) -> str:
     if context is not None and (option := getattr(error, "option_name", "")):
         hint = _advice(option, context)
         _suggest_shown_options(error, context)
+    elif advice := hint_for_argument(error):
+        hint = f"{advice}; "
     message = error.format_message().removesuffix(".").removeprefix("Invalid value: ")
     return f"error: {message[:1].lower()}{message[1:]} ({hint}see {command} --help)"
 

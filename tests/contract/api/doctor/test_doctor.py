@@ -518,16 +518,16 @@ async def test_the_runs_of_a_subscription_are_those_of_its_events(books: GroupLe
     await books.publish(draft("e1"), draft("e2"), draft("x", type="other"), draft("e3"))
     assert runs_of(await examine(books))[0] == "skip", "they are gathered until the window closes"
     clock.advance(6)
-    just_begun = "3 runs: 0 succeeded, 0 failed, 3 pending, for less than 10s"
+    just_begun = "runs of 3 events: 0 succeeded, 0 failed, 3 pending, for less than 10s"
     assert runs_of(await examine(books)) == ("pass", just_begun)
     clock.advance(10)
-    assert runs_of(await examine(books)) == ("warn", "3 runs: 0 succeeded, 0 failed, 3 pending")
+    assert runs_of(await examine(books)) == ("warn", "runs of 3 events: 0 succeeded, 0 failed, 3 pending")
     await run(books, RunStatus.SUCCEEDED, 2, "e1", "e2")
     await run(books, RunStatus.FAILED, 2, "e3")
-    assert runs_of(await examine(books)) == ("warn", "3 runs: 2 succeeded, 0 failed, 1 pending")
+    assert runs_of(await examine(books)) == ("warn", "runs of 3 events: 2 succeeded, 0 failed, 1 pending")
     await run(books, RunStatus.PARKED, 4, "e3")
     found = await examine(books, remediation_plan=True)
-    assert runs_of(found) == ("fail", "3 runs: 2 succeeded, 1 failed, 0 pending")
+    assert runs_of(found) == ("fail", "runs of 3 events: 2 succeeded, 1 failed, 0 pending")
     assert found.federation["subscriptionRunsTotal"] == 3
     assert found.federation["slo"]["groups"][0]["violations"][-1] == {
         "check": RUNS,
@@ -549,7 +549,7 @@ async def test_an_event_of_two_runs_has_succeeded_once(books: GroupLedger) -> No
     await books.publish(draft("e1"), draft('ä"]'))
     await run(books, RunStatus.SUCCEEDED, 2, "e1", 'ä"]')
     await run(books, RunStatus.SUCCEEDED, 2, "e1")
-    assert runs_of(await examine(books)) == ("pass", "2 runs, all succeeded")
+    assert runs_of(await examine(books)) == ("pass", "runs of 2 events: all succeeded")
 
 
 @on_sqlite
@@ -560,9 +560,9 @@ async def test_only_the_newest_successful_runs_are_counted(books: GroupLedger, m
     await books.publish(*(draft(f"e{number}") for number in range(1, 5)))
     await run(books, RunStatus.SUCCEEDED, 2, "e1", "e2")
     await run(books, RunStatus.SUCCEEDED, 3, "e3")
-    assert runs_of(await examine(books)) == ("pass", "3 runs, all succeeded")
+    assert runs_of(await examine(books)) == ("pass", "runs of 3 events: all succeeded")
     await run(books, RunStatus.SUCCEEDED, 4, "e4")
-    assert runs_of(await examine(books)) == ("pass", "2 runs or more, all succeeded")
+    assert runs_of(await examine(books)) == ("pass", "runs of 2 events or more: all succeeded")
 
 
 @on_sqlite
@@ -588,7 +588,7 @@ async def test_a_backlog_of_more_than_a_page_is_said_to_be_one(books: GroupLedge
     for turn in range(2):
         await books.publish(*(draft(f"e{turn}-{number}", payload={"a": "x" * (1 << 20)}) for number in range(9)))
     clock.advance(16)
-    assert runs_of(await examine(books)) == ("warn", "16 runs: 0 succeeded, 0 failed, 16 pending, or more")
+    assert runs_of(await examine(books)) == ("warn", "runs of 16 events: 0 succeeded, 0 failed, 16 pending, or more")
 
 
 @on_sqlite
@@ -598,7 +598,7 @@ async def test_the_number_of_dead_letters_is_exact(books: GroupLedger) -> None:
     topic, now = (await books.log.database.read(read_cursor, name)).topic_id, books.clock.now()
     parked = [DeadLetter(name, at, topic, f"e{at}", "failed", "", 3, now) for at in range(1, COUNTED + 1)]
     await books.log.settle(Step(name, 0, COUNTED, COUNTED, now, (), parked))
-    assert runs_of(await examine(books)) == ("fail", "1,000 runs: 0 succeeded, 1,000 failed, 0 pending")
+    assert runs_of(await examine(books)) == ("fail", "runs of 1,000 events: 0 succeeded, 1,000 failed, 0 pending")
 
 
 @on_sqlite
@@ -645,7 +645,7 @@ async def test_what_waits_for_a_plugin_that_cannot_be_run_has_failed(books: Grou
     failure = Postponement(name, 0, LinkState.BLOCKED, "missing", "no such file", 0, now, now + HOUR)
     await books.log.database.write(postpone, failure)
     found = await examine(books)
-    assert runs_of(found) == ("fail", "1 run: 0 succeeded, 1 failed, 0 pending")
+    assert runs_of(found) == ("fail", "runs of 1 event: 0 succeeded, 1 failed, 0 pending")
     assert found.codes("fail")[-1] == "subscription-held"
     [remedy] = [check["remedy"] for check in found.answer["checks"] if check.get("code") == "subscription-held"]
     assert remedy.endswith("or at once: routerctl subscription retry claims")

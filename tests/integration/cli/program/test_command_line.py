@@ -52,6 +52,25 @@ def test_no_option_shows_a_type_of_the_language(name: str) -> None:
             "invalid value for '-o' / '--output': 'xml' is not one of table, wide, json, yaml, name, jsonpath=TEMPLATE"
             " (see routerctl get --help)",
         ),
+        *(
+            (
+                "routerctl",
+                [*group, "dead-letters", "list"],
+                "no such command 'dead-letters': `routerctl describe EventSubscription NAME` shows the latest dead"
+                f" letters, and `routerctl subscription retry NAME` runs them again (see routerctl {' '.join(group)}"
+                " --help)",
+            )
+            for group in (["subscription"], ["fed", "subscription"])
+        ),
+        *(
+            (
+                "routerctl",
+                [command],
+                f"missing argument '{argument}' (routerctl api-resources lists the kinds; see routerctl {command}"
+                " --help)",
+            )
+            for command, argument in (("get", "KIND"), ("edit", "KIND/NAME"), ("explain", "KIND[.FIELD]"))
+        ),
         ("routerctl", ["gte"], "no such command 'gte': did you mean get? (see routerctl --help)"),
         (
             "routerctl",

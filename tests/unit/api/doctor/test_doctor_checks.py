@@ -254,9 +254,11 @@ def test_runs_are_judged_by_what_is_tolerated(runs: Runs, slo: Thresholds, statu
 def test_the_pass_of_runs_tells_what_it_tolerates() -> None:
     tolerant = Thresholds(max_failed_runs=2)
     (check,) = [c for c in check_group(group(runs=[Runs("s", succeeded=3, failed=1)], slo=tolerant)) if c.resource]
-    assert check.detail == ("4 runs: 3 succeeded, 1 failed, 0 pending; at most 2 failed and 0 pending are tolerated")
+    assert check.detail == (
+        "runs of 4 events: 3 succeeded, 1 failed, 0 pending; at most 2 failed and 0 pending are tolerated"
+    )
     (check,) = [c for c in check_group(group(runs=[Runs("s", succeeded=1)])) if c.resource]
-    assert check.detail == "1 run, all succeeded"
+    assert check.detail == "runs of 1 event: all succeeded"
 
 
 def told(*groups: GroupFacts) -> dict[str, Any]:
