@@ -111,7 +111,7 @@ _DELIVERIES = (
     Column("outcome", ColumnType.WORD, "`delivered`, `expired`, `in_path` or `refused`"),
     Column("status", ColumnType.INT16, "HTTP status of the last answer; 0: the event was not sent"),
     Column("error", ColumnType.WORD, "reason of the refusal; empty for another outcome"),
-    Column("protocol", ColumnType.WORD, "`v1`, `v2` or `callback`; `gap`: the row stands for evicted events"),
+    Column("protocol", ColumnType.WORD, "`v1`, `v2` or `callback`"),
     Column(
         "key_id",
         ColumnType.WORD,
@@ -166,7 +166,7 @@ _RECEIPTS = (
         null=True,
     ),
     Column("status", ColumnType.INT16, "HTTP status of the answer; 0: nothing was sent"),
-    Column("protocol", ColumnType.WORD, "`v1`, `v2` or `callback`"),
+    Column("protocol", ColumnType.WORD, "`v1`, `v2` or `callback`; `gap`: the row stands for evicted events"),
     Column(
         "key_id",
         ColumnType.WORD,
