@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from eventd.log.history.trees import Tree, find_tree_of, read_previous, read_relayed_trees
+from eventd.log.history.trees import find_tree_of, read_previous, read_relayed_trees
 from eventd.log.witnesses.findings import FindingKind, NewFinding
 from eventd.log.witnesses.offers import OfferFrom, WitnessedTree
 from eventd.store.engine.database import Connection
@@ -77,17 +77,18 @@ def order_again(conn: Connection, topic_id: int, held: Sequence[WitnessedTree], 
             _order(conn, topic_id, tree.origin, time)
     node = held[-1].node
     relayed = [tree for tree in read_relayed_trees(conn, topic_id) if read_origin(tree.origin).node == node]
-    followers: dict[str, list[Tree]] = {}
-    for kept in sorted(relayed, key=lambda tree: tree.opened_at):
-        followers.setdefault(read_previous(kept.opening), []).append(kept)
+    followers: dict[str, list[tuple[int, str]]] = {}  # several of a node that was restored twice
+    for kept in relayed:
+        followers.setdefault(read_previous(kept.opening), []).append((kept.opened_at, kept.origin))
     last = times[-1]
-    ordered = [(held[-1].origin, last)]
-    for origin, time in ordered:  # to which those that follow are added meanwhile
-        for after in followers.pop(origin, ()):  # several of a node that was restored twice
-            if after.opened_at <= time:
-                last += 1
-                _order(conn, topic_id, after.origin, last)
-                ordered.append((after.origin, last))
+    waiting = followers.pop(held[-1].origin, [])
+    while waiting:
+        waiting.sort(reverse=True)
+        opened_at, origin = waiting.pop()
+        if opened_at <= last:  # two trees never have the same time, or none of them is the newer one
+            _order(conn, topic_id, origin, last + 1)
+        last = max(opened_at, last + 1)
+        waiting += followers.pop(origin, [])
 
 
 def _order(conn: Connection, topic_id: int, origin: str, time: int) -> None:

@@ -647,17 +647,20 @@ async def test_a_tree_that_was_offered_before_the_one_that_it_follows_is_ordered
     assert [tree.origin for tree in held] == [str(tree.origin) for tree in (fourth, third, second, first)]
 
 
-async def test_all_kept_trees_that_follow_a_tree_are_ordered_behind_it(witness: WitnessLog) -> None:
+@pytest.mark.parametrize("time", [-5, 2, 3, 4])
+async def test_all_kept_trees_that_follow_a_tree_are_ordered_behind_it(witness: WitnessLog, time: int) -> None:
     first = GrowingTree().grow("x")
     second = reopen(first, "u", NOW - 30).grow("y")
-    restored = [reopen(second, name, NOW + time).grow("z") for name, time in (("v", -20), ("w", -10))]
+    third = reopen(second, "v", NOW - 20).grow("z")
+    fourth = reopen(third, "w", NOW - 10).grow("z")
+    restored = reopen(second, "x", NOW + time).grow("z")
     await witness.cosigned(first.offer())
-    for tree in restored:
+    for tree in (third, fourth, restored):
         await witness.cosigned(tree.offer(), source=KeySource.OWNED)
         await keep_all_tiles(witness.log, witness.topic, tree)
-    await witness.cosigned(second.offer())
+    await witness.cosigned(second.offer(), source=KeySource.OWNED)
     held = await witness.log.database.read(read_of, witness.topic, "a")
-    assert [tree.origin[-1] for tree in held] == ["w", "v", "u", "t"]
+    assert [(tree.origin[-1], tree.opened_at - NOW) for tree in held] == [*zip("xwvut", (4, 3, 2, 1, 0), strict=True)]
 
 
 async def test_a_fork_that_an_earlier_opening_shows_comes_with_its_note(witness: WitnessLog) -> None:
