@@ -205,7 +205,8 @@ async def _read_peer(
         tally = await read_sample(services.database.read, topic, found.ledger, rounds, context.now, late_from)
     except EventdError as error:
         return _unread(peer, error)
-    losses = await services.database.read(count_link_losses, link_name(peer.group, peer.node_name))
+    name = link_name(peer.group, peer.node_name)
+    losses = await services.database.read(count_link_losses, name, context.topic.id)
     cursor = found.ledger.link.cursor
     return PeerFacts(
         peer.group,

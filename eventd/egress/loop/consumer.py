@@ -424,7 +424,7 @@ class Consumer(Generic[PageT]):
             for letter in letters[:1]:  # the dead letters list all of them
                 about = {"count": len(letters), "event_id": letter.event_id, "reason": letter.reason}
                 logger.warning("dead letters added", extra=self._about | about)
-            self._loss_log.note(ack.batches)
+            self._loss_log.note(ack.evicted)
             progress.settled, progress.sent = ack.upto, sent
             # A sink may have delivered only a part of its batch, or read beyond it.
             progress.scanned = ack.upto if ack.upto < outbound.upto else max(progress.scanned, ack.upto)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from eventd.log.cursors.cursors import LinkState
-from eventd.log.cursors.steps import GAP_PROTOCOL, DeliveredBatch
 from eventd.runtime.log_pause import LogPause
 
 EVENTS: Final = {
@@ -46,10 +45,9 @@ class LossLog:
         self._pause = LogPause(monotonic)
         self._count = 0
 
-    def note(self, batches: Sequence[DeliveredBatch]) -> None:
-        """Count the events of the gaps among these ledger rows, and log those that no line has counted yet."""
-        gaps = [batch for batch in batches if batch.protocol == GAP_PROTOCOL and not batch.receipt]
-        self._count += sum(gap.upto - gap.after for gap in gaps)  # at most: positions of other groups are counted, too
-        if gaps and self._pause.is_over():
+    def note(self, evicted: int) -> None:
+        """Add events that were lost, 0 for none, and log those that no line has counted yet."""
+        self._count += evicted
+        if evicted and self._pause.is_over():
             self._logger.warning("events lost", extra={**self._about, "count": self._count})
             self._count = 0

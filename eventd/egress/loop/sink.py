@@ -142,7 +142,7 @@ class Ack:
     only a part, and beyond the batch's end if the sink read further by itself. `refused` records become dead letters,
     stored under the cursor name `ledger_cursor`; if empty, under that of the batches or the cursor's own. `effect` is
     written in the transaction that moves the cursor. `reason`: why the destination gets no more at present, although it
-    works.
+    works. `evicted`: the number of events that a peer did not get because retention had removed them, or more.
     """
 
     upto: int
@@ -153,6 +153,7 @@ class Ack:
     effect: Effect | None = None
     ledger_cursor: str = ""
     reason: str = ""
+    evicted: int = 0
 
     @property
     def asked(self) -> bool:

@@ -66,10 +66,14 @@ class OutboundLines(Sequence[OutboundLine]):
 
 @dataclass(frozen=True, slots=True)
 class PeerBatch(OutboundBatch):
-    """An outbound batch whose records are lines for a peer. `leaves`: their leaves, as the header `Eventd-Leaves`."""
+    """An outbound batch whose records are lines for a peer. `leaves`: their leaves, as the header `Eventd-Leaves`.
+
+    `evicted`: the number of events in the loss before the range, or more.
+    """
 
     records: OutboundLines
     leaves: str = ""
+    evicted: int = 0
 
     def picked(self, upto: int) -> list[int]:
         """Return, in order, the positions up to `upto` that a repair sends or leaves out: its ledger row lists them."""

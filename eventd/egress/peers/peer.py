@@ -185,7 +185,8 @@ class PeerSink:
         bare = reports and self._protocol != V1
         lines, head = OutboundLines(page.body, page.count, page.oldest, page.form), page.head
         begin = (after, page.upto, head.epoch, head.incarnation)
-        return PeerBatch(*begin, lines, page.exceptions, lost, attempts, bare, page.hints)
+        evicted = 0 if lost is None else most_evicted(page, lost, after)
+        return PeerBatch(*begin, lines, page.exceptions, lost, attempts, bare, page.hints, evicted)
 
     def _must_report_gap(self, page: WirePage, after: int) -> bool:
         if self._repair:
@@ -227,8 +228,13 @@ class PeerSink:
         return self._with_loss(outbound, ack)
 
     def settled(self, ack: Ack) -> None:
-        """Give the memory of the oldest batch under way back to the budget."""
+        """Give the memory of the oldest batch under way back to the budget, and count the loss before it.
+
+        An attempt whose result was not committed is made again, with the same loss.
+        """
         self._room.settled()
+        if ack.evicted:
+            self._dependencies.metrics.lost(self._group.name, self._peer.node_name, ack.evicted)
 
     async def given_up(self) -> None:
         """Give all memory back to the budget. The next attempt opens the link again."""
@@ -254,7 +260,6 @@ class PeerSink:
         after = outbound.lost
         if after is None or self._repair:
             return ack
-        self._dependencies.metrics.lost(self._group.name, self._peer.node_name, outbound.after - after)
         row = replace(
             self._v2.row(outbound, (), status=0),
             after=after,
@@ -263,7 +268,7 @@ class PeerSink:
             exceptions=(),
             protocol=GAP_PROTOCOL,
         )
-        return replace(ack, batches=(row, *ack.batches))
+        return replace(ack, batches=(row, *ack.batches), evicted=outbound.evicted)
 
     def _unsent(self, outbound: PeerBatch) -> DeliveredBatch:
         """Return the ledger row for a page from which nothing is sent, because all of its records are exceptions: the
@@ -277,3 +282,12 @@ class PeerSink:
 def gap_end(page: WirePage) -> int:
     """Return where the evicted positions at the beginning of a page end; 0: there are none."""
     return page.gaps[-1].upto if page.gaps else 0
+
+
+def most_evicted(page: WirePage, after: int, upto: int) -> int:
+    """Return the number of events that retention removed at positions in `(after, upto]`, or more.
+
+    Records of other topics have positions, too. But there are no more events than retention has removed from the group.
+    """
+    positions = upto - after
+    return min(positions, page.gaps[-1].upto_seq) if page.gaps else positions

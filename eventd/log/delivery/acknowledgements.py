@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from eventd.log.cursors.steps import CALLBACK_PROTOCOL, GAP_PROTOCOL
@@ -106,8 +107,8 @@ MOST_GAPS: Final = 1000
 class LinkLosses(NamedTuple):
     """The gaps of a link in its ledger: ranges whose events were evicted before the link reached them.
 
-    `times`: the number of gaps; `most`: the number of their positions, which is that of the lost events or more;
-    `last_at`: when the last gap was noted, in microseconds.
+    `times`: the number of gaps; `most`: that of the lost events, or more; `last_at`: when the last gap was noted, in
+    microseconds.
     """
 
     times: int = 0
@@ -118,16 +119,22 @@ class LinkLosses(NamedTuple):
 NO_LOSSES: Final = LinkLosses()
 
 
-def count_link_losses(conn: Connection, cursor: str) -> LinkLosses:
-    """Return the newest gaps of a link, as long as its ledger has the rows. Positions of other topics are counted, too.
+def count_link_losses(conn: Connection, cursor: str, topic_id: int) -> LinkLosses:
+    """Count the newest gaps of a link, as long as its ledger has the rows, and the events that were lost in them.
+
+    Records of other topics have positions in a gap, too. But there are no more events than retention has removed from
+    the topic, except in gaps from before it was created: those are of an earlier group of this name.
 
     An index has the rows in this order on SQLite. PostgreSQL sorts them, and keeps no more than these in memory.
     """
     table = f"batches{indexed_by(conn, 'batches_gaps')}"
     newest = f"SELECT after, upto, acked_at FROM {table} WHERE cursor = ? AND protocol = 'gap' ORDER BY id DESC LIMIT ?"
-    sql = f"SELECT count(*), sum(upto - after), max(acked_at) FROM ({newest}) AS newest"
-    times, most, last_at = fetch(conn, sql, (cursor, MOST_GAPS))[0]
-    return LinkLosses(times, int(most), last_at) if times else NO_LOSSES
+    earlier = "CASE WHEN acked_at < ? THEN upto - after ELSE 0 END"
+    topic = fetch(conn, "SELECT evicted_seq, created_at FROM topics WHERE id = ?", (topic_id,))
+    evicted, created_at = topic[0] if topic else (inf, 0)
+    sql = f"SELECT count(*), sum(upto - after), sum({earlier}), max(acked_at) FROM ({newest}) AS newest"
+    times, positions, before, last_at = fetch(conn, sql, (created_at, cursor, MOST_GAPS))[0]
+    return LinkLosses(times, int(before + min(positions - before, evicted)), last_at) if times else NO_LOSSES
 
 
 def read_gaps(conn: Connection, cursor: str, *, limit: int) -> list[AcceptedBatch]:
