@@ -260,8 +260,8 @@ def report_no_losses(patch: pytest.MonkeyPatch) -> None:
     """Leave out of the range of a batch that records before it are lost."""
     begin = RangeStart.begin
 
-    def begin_as_if_whole(self: RangeStart, after: int, gap_end: int, lost: int) -> tuple[int, int | None]:
-        return begin(self, after, gap_end, lost)[0], None
+    def begin_as_if_whole(self: RangeStart, after: int, gap_end: int, lost_position: int) -> tuple[int, int | None]:
+        return begin(self, after, gap_end, lost_position)[0], None
 
     patch.setattr(RangeStart, "begin", begin_as_if_whole)
 

@@ -177,7 +177,7 @@ class PeerSink:
             self._room.drop()
             return None
         self._room.carry()
-        after, lost = self._start.begin(after, gap_end(page), page.lost)
+        after, lost = self._start.begin(after, gap_end(page), page.lost_position)
         if lost is not None and self._protocol == V1:
             # No range continues here: the loss begins where the page does, and is noted once.
             lost = max(lost, page.gaps[0].after) if page.gaps else lost
@@ -191,7 +191,7 @@ class PeerSink:
     def _must_report_gap(self, page: WirePage, after: int) -> bool:
         if self._repair:
             return False
-        return self._start.must_report(gap_end(page), after, page.lost, page.upto)
+        return self._start.must_report(gap_end(page), after, page.lost_position, page.upto)
 
     async def deliver(self, outbound: PeerBatch) -> Ack:
         """Deliver over the protocol that was found; without anything to send, only return the ledger rows.

@@ -17,23 +17,23 @@ class RangeStart(NamedTuple):
     fresh: bool = False
     gone_until: int = 0
 
-    def must_report(self, gap_end: int, after: int, lost: int, upto: int) -> bool:
+    def must_report(self, gap_end: int, after: int, lost_position: int, upto: int) -> bool:
         """Return whether an empty batch up to `upto` must report records that retention evicted too early; see `begin`.
 
         If the cursor passed the gap silently, the next range would claim after a restart that everything was sent. A
         page that ends before the gap does, because there was no memory for it, reports nothing: it is read again.
         """
-        return after < (gap_end if self.fresh else max(lost, self.gone_until)) <= upto
+        return after < (gap_end if self.fresh else max(lost_position, self.gone_until)) <= upto
 
-    def begin(self, after: int, gap_end: int, lost: int) -> tuple[int, int | None]:
+    def begin(self, after: int, gap_end: int, lost_position: int) -> tuple[int, int | None]:
         """Return the position after which the range begins, and the one after which the loss before it begins.
 
         The latter is None unless a loss is reported: retention evicted records that a peer with a mark lacks. `after`:
-        where the previous range ended. `gap_end` and `lost`: see `PageRange`; 0 stands for none.
+        where the previous range ended. `gap_end` and `lost_position`: see `PageRange`; 0 stands for none.
         """
         if self.fresh:
             return max(after, gap_end), None
-        edge = max(lost, self.gone_until)
+        edge = max(lost_position, self.gone_until)
         return (edge, after) if edge > after else (after, None)
 
 

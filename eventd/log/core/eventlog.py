@@ -206,8 +206,8 @@ class EventLog:
     ) -> WirePage:
         """Return a page of one topic, in the form sent to peers, of the positions in `(after, until]`.
 
-        `at_tail` allows pages from memory, which report no `gaps` and no `lost`: for readers that follow the end of the
-        log.
+        `at_tail` allows pages from memory, which report no `gaps` and no `lost_position`: for readers that follow the
+        end of the log.
         """
         now = self.clock.now()
         recent = self.recent(topic_id, after, own=wanted.own) if at_tail and until is None else None

@@ -40,7 +40,7 @@ class MatchingPage(Generic[T]):
     """The items of a reader, in order.
 
     Everything up to the position `upto` was read, so that a reader with few matches still advances. The page is `full`
-    if a limit ended it, and there may be more. For `gaps` and `lost` see `PageRange`.
+    if a limit ended it, and there may be more. For `gaps` and `lost_position` see `PageRange`.
     """
 
     items: Sequence[T]
@@ -48,7 +48,7 @@ class MatchingPage(Generic[T]):
     upto: int
     full: bool
     head: Head
-    lost: int
+    lost_position: int
 
 
 def read_matching(
@@ -89,7 +89,7 @@ def fill_matching_page(
                 items.append(item)
                 size += record.size
                 if len(items) == limit or size >= max_bytes:
-                    return MatchingPage(items, ahead.gaps, record.position, True, ahead.head, ahead.lost)
+                    return MatchingPage(items, ahead.gaps, record.position, True, ahead.head, ahead.lost_position)
         if looked >= LOOKED_AT:
-            return MatchingPage(items, ahead.gaps, block.last, True, ahead.head, ahead.lost)
-    return MatchingPage(items, ahead.gaps, ahead.end, False, ahead.head, ahead.lost)
+            return MatchingPage(items, ahead.gaps, block.last, True, ahead.head, ahead.lost_position)
+    return MatchingPage(items, ahead.gaps, ahead.end, False, ahead.head, ahead.lost_position)

@@ -28,22 +28,22 @@ class PageRange(NamedTuple):
     """The range of positions of a page, in one snapshot.
 
     It ends at `end`; `gaps` are removed records at its beginning. The last of these that was unexpired, had entered the
-    log at this node and was evicted before all peers had it is at the position `lost`; 0: there is none, or the page is
+    log at this node and was evicted before all peers had it is at `lost_position`; 0: there is none, or the page is
     from memory.
     """
 
     head: Head
     end: int
     gaps: Sequence[Gap]
-    lost: int
+    lost_position: int
 
 
 def read_page_range(conn: Connection, topic_id: int, after: int, until: int | None) -> PageRange:
     """Return the range `(after, until]` of a topic; it ends at the head if that is earlier, or if `until` is None."""
     head = read_head(conn)
-    evicted, evicted_seq, lost = fetch(
+    evicted, evicted_seq, lost_position = fetch(
         conn, "SELECT evicted_position, evicted_seq, lost_position FROM topics WHERE id = ?", (topic_id,)
     )[0]
     gaps = [Gap(topic_id, after, evicted, evicted_seq)] if evicted > after else []
     end = head.last if until is None else min(until, head.last)
-    return PageRange(head, max(end, after), gaps, lost if lost > after else 0)
+    return PageRange(head, max(end, after), gaps, lost_position if lost_position > after else 0)

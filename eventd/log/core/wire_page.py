@@ -107,9 +107,9 @@ class WirePage:
 
     `exceptions` are the positions of records that are meant for the peer but must not be sent, each with the reason;
     `oldest` is when the oldest event of the body was recorded, in microseconds, 0 without events. Everything up to the
-    position `upto` was read; the page is `full` if a limit ended it, and there may be more. For `gaps` and `lost` see
-    `PageRange`. `leaves`: one for each place where leaves stop running with positions;
-    `hints`: these as they are sent.
+    position `upto` was read; the page is `full` if a limit ended it, and there may be more. For `gaps` and
+    `lost_position` see `PageRange`. `leaves`: one for each place where leaves stop running with positions; `hints`:
+    these as they are sent.
     """
 
     body: bytes
@@ -121,7 +121,7 @@ class WirePage:
     upto: int
     full: bool
     head: Head
-    lost: int
+    lost_position: int
     leaves: Sequence[PageLeaf] = ()
     hints: str = ""
 
@@ -134,7 +134,7 @@ class WirePage:
 
         It claims nothing: the page that is read next shows the gaps and losses.
         """
-        return replace(self.without_lines(), exceptions=(), gaps=(), lost=0, upto=after, full=True)
+        return replace(self.without_lines(), exceptions=(), gaps=(), lost_position=0, upto=after, full=True)
 
 
 def read_wire_page(
@@ -173,7 +173,7 @@ def fill_wire_page(
     body, form = sheet.body()
     found, leaves = sheet.exceptions, sheet.leaves
     return WirePage(
-        body, form, sheet.count, sheet.oldest, found, ahead.gaps, upto, full, ahead.head, ahead.lost, leaves
+        body, form, sheet.count, sheet.oldest, found, ahead.gaps, upto, full, ahead.head, ahead.lost_position, leaves
     )
 
 

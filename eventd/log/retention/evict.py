@@ -131,14 +131,14 @@ def _by_age(conn: Connection, topic_id: int, window: Window, limits: EvictionLim
 class _Prefix(NamedTuple):
     """The oldest blocks, which one step removes. `whole` is the last one as it is stored, possibly with more records.
 
-    `held`: they end before a record that must be kept. `lost`: the position of the last unexpired one of their records
+    `held`: they end before a record that must be kept. `lost_position`: that of the last unexpired one of their records
     that the cursor of a peer or repair has not passed; 0: there is none.
     """
 
     blocks: Sequence[Block]
     whole: Block
     held: bool
-    lost: int
+    lost_position: int
 
 
 def _next_prefix(
@@ -180,8 +180,8 @@ def _next_prefix(
             size, room = size + part.bytes, room - part.records
         if is_held:
             break
-    lost = 0 if passed is None or limits.keep_undelivered else _last_undelivered(going, passed, now)
-    return _Prefix(going, stored[-1], is_held, lost) if going else None
+    lost_position = 0 if passed is None or limits.keep_undelivered else _last_undelivered(going, passed, now)
+    return _Prefix(going, stored[-1], is_held, lost_position) if going else None
 
 
 def _first_unsealed(block: Block, tree: Tree | None) -> int | None:
@@ -203,7 +203,7 @@ def _first_undelivered(block: Block, passed: int, now: int) -> int | None:
 def _last_undelivered(blocks: Sequence[Block], passed: int, now: int) -> int:
     """Return the position of the last unexpired record of this node after `passed`, as above; 0 if there is none.
 
-    A later one would be a loss for peers that have all that was lost.
+    A later position would report a loss to peers that lack nothing.
     """
     for block in reversed(blocks):
         rest = block.within(passed, block.last) if block.own else None
@@ -234,7 +234,7 @@ def _delete_ids(conn: Connection, topic: TopicRow, going: _Prefix) -> PrefixNote
         removed += in_runs
         if in_runs < sum(block.records for block in blocks):
             removed += delete_gone(conn, topic.id, blocks)
-    return PrefixNotes(_records(going), ids=removed, lost=going.lost)
+    return PrefixNotes(_records(going), ids=removed, lost_position=going.lost_position)
 
 
 def _spans_in_runs(conn: Connection, topic_id: int, blocks: Sequence[Block]) -> Iterator[Span]:
@@ -268,7 +268,7 @@ def _note_losses(conn: Connection, topic: TopicRow, going: _Prefix, now: int, ex
             removed += mark_gone(conn, topic.id, gone, now)
         for block, times in zip(blocks, expiries, strict=True):
             lost += _losses(block, times, now, expired)
-    return PrefixNotes(_records(going), lost, removed, lost=going.lost)
+    return PrefixNotes(_records(going), lost, removed, lost_position=going.lost_position)
 
 
 def _expiries_of(block: Block) -> Expiries:

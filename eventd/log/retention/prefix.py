@@ -34,14 +34,14 @@ class PrefixNotes(NamedTuple):
 
     `live`: how many of its records are neither deleted nor finished jobs. `losses`: those reported to readers.
     `ids`: how many ids no longer have a record. `done_bytes`: bytes of finished jobs, which `topics.bytes` does not
-    include any more. `lost`: the position of the last unexpired one that a peer's or repair's cursor has not passed.
+    include any more. `lost_position`: that of the last unexpired one that a peer's or repair's cursor has not passed.
     """
 
     live: int
     losses: Sequence[Loss] = ()
     ids: int = 0
     done_bytes: int = 0
-    lost: int = 0
+    lost_position: int = 0
 
 
 def remove_prefix(
@@ -70,7 +70,7 @@ def remove_prefix(
         ids=topic.ids - noted.ids,
         evicted_seq=upto,
         evicted_position=position,
-        lost_position=noted.lost or topic.lost_position,
+        lost_position=noted.lost_position or topic.lost_position,
         deleted=topic.deleted - (upto - topic.evicted_seq - noted.live),
     )
     return update_topic(conn, topic, changed)

@@ -156,8 +156,8 @@ async def test_it_tells_of_gaps_and_of_how_far_it_looked_as_a_page_does(log: Eve
     ):
         page = await read_records(log, topic, after, until=until, limit=limit)
         lines = await read(log, topic, after, ALL, until=until, limit=limit)
-        assert (lines.gaps, lines.upto, lines.full, lines.head, lines.lost) == (
-            page.gaps, page.upto, page.full, page.head, page.lost,
+        assert (lines.gaps, lines.upto, lines.full, lines.head, lines.lost_position) == (
+            page.gaps, page.upto, page.full, page.head, page.lost_position,
         )  # fmt: skip
         assert lines.count == len(page.items)
     assert (await read(log, topic, 0, ALL)).gaps == [Gap(topic, 0, 3, 3)]

@@ -33,7 +33,7 @@ def positions(page: WirePage) -> list[int]:
 
 async def test_an_empty_log_gives_an_empty_page(log: EventLog) -> None:
     page = await read(log, await log.topic("group:g"), 0)
-    assert (page.count, page.gaps, page.upto, page.full, page.lost) == (0, [], 0, False, 0)
+    assert (page.count, page.gaps, page.upto, page.full, page.lost_position) == (0, [], 0, False, 0)
     assert (page.head.last, len(page.head.epoch) > 8) == (0, True)
 
 

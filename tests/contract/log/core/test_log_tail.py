@@ -105,7 +105,7 @@ async def test_what_retention_took_is_no_gap_for_who_had_it_in_memory(log: Event
     await log.append(topic, [draft("a"), draft("b")])
     await log.database.write(evict, topic, EvictionLimits(max_records=0), now=NOW)
     asked, _ = await both(log, topic, 1, ALL)
-    assert (asked.count, asked.gaps, asked.lost, asked.upto) == (1, [], 0, 2)
+    assert (asked.count, asked.gaps, asked.lost_position, asked.upto) == (1, [], 0, 2)
 
 
 async def test_a_new_history_begins_with_an_empty_tail(log: EventLog) -> None:

@@ -224,7 +224,7 @@ async def test_what_has_expired_or_came_from_elsewhere_is_not_held(log: EventLog
     clock.advance(8)
     assert await evict_all(log, topic, KEEP) == [Eviction(1, 4, more=False)]
     assert await left(log, topic) == ["5", "6"], "what is held holds what came after it"
-    assert (await read_records(log, topic, 0)).lost == 0, "of what expired nothing was lost"
+    assert (await read_records(log, topic, 0)).lost_position == 0, "of what expired nothing was lost"
 
 
 async def test_what_may_be_dropped_undelivered_is_remembered_as_lost(log: EventLog) -> None:
@@ -232,15 +232,15 @@ async def test_what_may_be_dropped_undelivered_is_remembered_as_lost(log: EventL
     await fill(log, topic, 6)
     await cursor_at(log, topic, 4)
     await evict_all(log, topic, replace(DROP, max_records=3))
-    assert (await read_records(log, topic, 0)).lost == 0, "the peer had them"
+    assert (await read_records(log, topic, 0)).lost_position == 0, "the peer had them"
     await evict_all(log, topic, replace(DROP, max_records=1))
     page = await read_records(log, topic, 4)
-    assert (page.lost, page.gaps) == (5, [Gap(topic, 4, 5, 5)])
+    assert (page.lost_position, page.gaps) == (5, [Gap(topic, 4, 5, 5)])
     await log.append(topic, [draft("foreign", path="b")])
     await log.settle(Step("peer:g/b", 4, 7, 7, NOW))
     await evict_all(log, topic, DROP)
     page = await read_records(log, topic, 4)
-    assert (page.lost, page.gaps[0].upto) == (5, 7), "and nothing more"
+    assert (page.lost_position, page.gaps[0].upto) == (5, 7), "and nothing more"
 
 
 async def test_a_loss_ends_with_the_last_event_that_a_peer_lacks(log: EventLog, clock: ManualClock) -> None:
@@ -251,15 +251,15 @@ async def test_a_loss_ends_with_the_last_event_that_a_peer_lacks(log: EventLog, 
     await cursor_at(log, topic, 1)
     clock.advance(1)
     await evict_all(log, topic, DROP)
-    assert (await read_records(log, topic, 1)).lost == 2
-    assert (await read_records(log, topic, 2)).lost == 0, "a reader that is past it has lost nothing"
+    assert (await read_records(log, topic, 1)).lost_position == 2
+    assert (await read_records(log, topic, 2)).lost_position == 0, "a reader that is past it has lost nothing"
 
 
 async def test_without_any_peer_nothing_is_held_or_lost(log: EventLog) -> None:
     topic = await log.topic("group:g")
     await fill(log, topic, 3)
     await evict_all(log, topic, KEEP)
-    assert (await left(log, topic), (await read_records(log, topic, 0)).lost) == ([], 0)
+    assert (await left(log, topic), (await read_records(log, topic, 0)).lost_position) == ([], 0)
 
 
 names = iter(range(1, 1_000_000))
@@ -309,8 +309,8 @@ async def test_exactly_what_may_go_goes(
     page = await read_records(log, topic, base)
     assert [gap.upto_seq for gap in page.gaps] == ([expected] if expected else [])
     lost = [seq for seq in held if seq <= expected]
-    assert (page.lost > base) == bool(lost)
-    assert not lost or page.lost == base + lost[-1]
+    assert (page.lost_position > base) == bool(lost)
+    assert not lost or page.lost_position == base + lost[-1]
 
 
 # --- the ledger tables beside the log -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ HEAD = Head(9, "e", 0, 0, 0, 0, "")
 def test_a_page_that_there_is_no_memory_for_claims_no_loss() -> None:
     page = WirePage(b"6\t\t{}\n", BATCH_TYPE, 1, 1, [(7, "expired")], [Gap(1, 2, 5, 5)], 8, False, HEAD, 5)
     unread = page.unread(2)
-    assert (unread.count, unread.exceptions, unread.gaps, unread.lost) == (0, (), (), 0)
+    assert (unread.count, unread.exceptions, unread.gaps, unread.lost_position) == (0, (), (), 0)
     assert (unread.upto, unread.full) == (2, True), "and is read again"
 
 
