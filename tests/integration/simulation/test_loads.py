@@ -8,7 +8,7 @@ import pytest
 
 from eventd.simulation.plan import draw_plan
 from eventd.simulation.run import play
-from tests.seeded_bugs.plans import with_failed_syncs, with_power_losses
+from tests.seeded_bugs.plans import with_power_losses, with_power_losses_after_failed_syncs
 
 SEEDS = {
     "write": (6, 193),
@@ -26,7 +26,7 @@ SEEDS = {
 
 @pytest.mark.parametrize("seed", [69, 193])
 def test_what_is_acknowledged_after_a_failed_sync_outlives_a_power_loss(seed: int, tmp_path: Path) -> None:
-    result = play(with_failed_syncs(draw_plan(seed, ["write"])), within=tmp_path)
+    result = play(with_power_losses_after_failed_syncs(draw_plan(seed, ["write"])), within=tmp_path)
     assert result.violations == []
     assert result.power_losses > 0
 
