@@ -108,8 +108,8 @@ class Deliveries:
 class PeerFacts:
     """A peer and its measured values. `trouble`: why `link` and `deliveries` could not be read; they are then unknown.
 
-    `lost_before`: whether retention removed unexpired events that the link has not reached yet; `losses`: those that it
-    has passed since.
+    `lost_before`: how many unexpired events retention removed at most that the link has not reached yet; `losses`:
+    those that it has passed since.
     """
 
     group: str
@@ -117,7 +117,7 @@ class PeerFacts:
     endpoint: str
     link: LinkFacts = LinkFacts()
     deliveries: Deliveries = Deliveries()
-    lost_before: bool = False
+    lost_before: int = 0
     losses: LinkLosses = NO_LOSSES
     trouble: str = ""
 

@@ -268,7 +268,8 @@ def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
         told = (
             f"the peer is not notified, because {_V1_GAPS}" if over_v1 else "the next batch reports the gap to the peer"
         )
-        detail = f"retention removed events that the link had not reached; {told}"
+        lost = counted(peer.lost_before, "event")
+        detail = f"retention removed at most {lost} that the link had not reached; {told}"
         remedy = "to keep undelivered events, set retention.undelivered: keep"
         yield _of(peer, "lost events", CheckStatus.WARN, "events-lost", detail, remedy)
     if peer.losses.times:

@@ -214,9 +214,18 @@ async def _read_peer(
         peer.endpoint,
         link=_link(cursor),
         deliveries=_deliveries(found.backlog, found.dead_letters, tally, refuses=_link(cursor).is_refused),
-        lost_before=cursor is not None and cursor.position < context.topic.lost_position,
+        lost_before=_count_lost(cursor, context.topic),
         losses=losses,
     )
+
+
+def _count_lost(cursor: Cursor | None, topic: TopicRow) -> int:
+    """Return how many unexpired events at most retention removed from a topic before a link has reached them.
+
+    Records of other topics have positions, too. But there are no more events than retention has removed.
+    """
+    positions = 0 if cursor is None else topic.lost_position - cursor.position
+    return max(0, min(positions, topic.evicted_seq))
 
 
 def _unread(peer: PeerConfig, error: EventdError) -> PeerFacts:

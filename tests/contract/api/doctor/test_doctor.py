@@ -22,6 +22,7 @@ from eventd.groups.subscriptions import COUNTED
 from eventd.log.core import missing_records
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_topic
+from eventd.log.core.units import Publish
 from eventd.log.cursors.cursors import LinkState, read_cursor, rewind
 from eventd.log.cursors.dead_letters import DeadLetter
 from eventd.log.cursors.steps import Postponement, Step, postpone
@@ -421,6 +422,23 @@ async def test_groups_come_in_order_and_one_can_be_chosen(books: GroupLedger) ->
     assert found.names == ["zeta expected peers"]
     with pytest.raises(NotFound, match="EventGroup nope is not declared"):
         await examine(books, group="nope")
+
+
+@on_sqlite
+async def test_what_retention_removed_before_a_link_reaches_it_is_counted(books: GroupLedger, log: EventLog) -> None:
+    """No more are counted than retention has removed from the group: records of other groups have positions, too."""
+    await books.declare(group="other")
+    await books.declare("b", "c", spec="retention: {maxEvents: 1, undelivered: drop}")
+    await books.publish(draft("e1"), draft("e2"))
+    await books.settle("b", 1)
+    await log.submit(Publish(await log.topic("group:other"), [draft(f"o{n}", group="other") for n in range(9)]))
+    await books.publish(draft("e3"), draft("e4"))
+    assert (await books.call("events.prune", group="g"))["removed"] == 3
+    found = await examine(books)
+    assert found["/b lost events"][1].startswith("retention removed at most 3 events that the link had not reached; ")
+    assert found["/c lost events"][1].startswith("retention removed at most 3 events that the link had not reached; ")
+    await books.settle("b", 13)
+    assert "g/b lost events" not in (await examine(books)).names
 
 
 @on_sqlite

@@ -180,9 +180,9 @@ def test_other_endings_are_told_apart_and_are_not_missing() -> None:
 @pytest.mark.parametrize(
     ("facts", "where"),
     [
-        ({"lost_before": True}, "lost events"),
+        ({"lost_before": 15}, "lost events"),
         ({"losses": LinkLosses(1, 15, 1)}, "gaps"),
-        ({"lost_before": True, "losses": LinkLosses(1, 15, 1)}, "lost events"),
+        ({"lost_before": 15, "losses": LinkLosses(1, 15, 1)}, "lost events"),
     ],
     ids=["not reached", "passed", "both"],
 )
@@ -382,7 +382,7 @@ def test_a_gap_that_v1_cannot_report_is_not_promised_to_the_peer() -> None:
     for protocol, reported in (("v1", False), ("v2", True)):
         losses = LinkLosses(MOST_GAPS, 2000, 1)
         link = LinkFacts(protocol=protocol)
-        behind = PeerFacts("edge", "cloud", "http://cloud:1", link, lost_before=True, losses=losses)
+        behind = PeerFacts("edge", "cloud", "http://cloud:1", link, lost_before=2, losses=losses)
         found = {check.code: check for check in check_links(group(behind))}
         assert ("the next batch reports the gap" in found["events-lost"].detail) == reported
         assert ("federation gaps" in found["events-skipped"].remedy) == reported
