@@ -218,6 +218,11 @@ def evict_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(evict, "_by_age", far_ahead)
 
 
+def keep_what_is_old(patch: pytest.MonkeyPatch) -> None:
+    """Never evict an event because of its age."""
+    patch.setattr(evict, "_by_age", lambda *_: 0)
+
+
 def record_no_losses(patch: pytest.MonkeyPatch) -> None:
     """Evict records without a note for the readers that have not got them."""
     patch.setattr(prefix, "note_losses", lambda *_: None)

@@ -503,5 +503,12 @@ TABLE: Final = (
         log_bugs.evict_too_early,
         (BySimulation(("V3",), known=5, kinds=("retention",)),),
     ),
+    ProductBug(
+        61,
+        "no event is evicted because of its age",
+        "eventd.log.retention.evict",
+        log_bugs.keep_what_is_old,
+        (BySimulation(("V1",), known=15, kinds=("retention",)),),
+    ),
 )
 """All seeded bugs in the order of their numbers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from eventd.simulation.load.step import LoadKind, LoadStep
@@ -39,15 +40,40 @@ class RetentionLoad(LoadKind):
         """Do nothing: the node does it by itself."""
 
     async def unrest(self, world: SimulatedWorld, client: ApiClient, steps: Sequence[LoadStep]) -> list[str]:
-        """Say how many events are beyond the number to keep, once nothing holds them back any more."""
-        most = world.journal.retentions[client.machine.name].max_events
+        """Say how many events are beyond the number to keep, or that the oldest one is too old.
+
+        Nothing holds them back any more.
+        """
+        name = client.machine.name
+        retention = world.journal.retentions[name]
         reply = await client.ask("kept", "GET", f"/v0/topics/group:{GROUP}?touch=false")
         if reply.status == _NOT_FOUND:
             return []
         if not reply.is_good:
-            return [f"{client.machine.name} answers {reply.status}"]
-        count = reply.document["count"]
-        return [] if most is None or count <= most else [f"{client.machine.name} keeps {count} events of {most}"]
+            return [f"{name} answers {reply.status}"]
+        count, most = reply.document["count"], retention.max_events
+        if most is not None and count > most:
+            return [f"{name} keeps {count} events of {most}"]
+        return await _too_old(world, client) if count and retention.max_age is not None else []
+
+
+async def _too_old(world: SimulatedWorld, client: ApiClient) -> list[str]:
+    """Say how old the oldest event is, if it should have been evicted.
+
+    Its age is that by the node's clock, which is right at rest. A later event may be older by it, and has to wait.
+    """
+    name = client.machine.name
+    reply = await client.ask("kept", "GET", f"/groups/{GROUP}/events?limit=1&includeExpired=true")
+    if not reply.is_good:
+        return [f"{name} answers {reply.status}"]
+    ages = [world.true_time() - _seconds(event["recordedAt"]) for event in reply.document["events"]]
+    return [
+        f"{name} keeps an event for {age:.3f} s" for age in ages if world.journal.retentions[name].must_have_taken(age)
+    ]
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
 
 
 def retentions_of(steps: Iterable[LoadStep], clocks: Iterable[str] = ()) -> dict[str, SmallRetention]:

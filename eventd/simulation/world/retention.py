@@ -47,3 +47,7 @@ class SmallRetention:
         if self.max_age is None:
             return False
         return self.is_clock_set or age * (1 + DRIFT) + SLACK_SECONDS >= self.max_age
+
+    def must_have_taken(self, age: float) -> bool:
+        """Return whether an event that nothing holds back must be evicted because of its age, of which one is sure."""
+        return self.max_age is not None and age > self.max_age + self.interval + SLACK_SECONDS

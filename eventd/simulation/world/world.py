@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventd.simulation.world.clock import WallTime
+from eventd.simulation.world.clock import EPOCH, WallTime
 from eventd.simulation.world.disk import Disk
 from eventd.simulation.world.journal import PLUGIN_RUN, Asked, Journal
 from eventd.simulation.world.life import Life
-from eventd.simulation.world.loop import VirtualLoop
+from eventd.simulation.world.loop import BEGIN, VirtualLoop
 from eventd.simulation.world.machine import Machine
 from eventd.simulation.world.network import Network
 from eventd.simulation.world.pools import SimulatedPool
@@ -122,6 +122,10 @@ class SimulatedWorld:
         self.journal.retentions.update(retentions)
         for node, retention in retentions.items():
             self.machines[node].retention_seconds = retention.interval
+
+    def true_time(self) -> float:
+        """Return the true wall time, in seconds since 1970."""
+        return EPOCH + self.loop.time() - BEGIN
 
     def address(self, node: str) -> str:
         """Return the address of a node."""
