@@ -15,6 +15,7 @@ from eventd.egress.loop import sink
 from eventd.egress.loop.consumer import Consumer
 from eventd.egress.loop.sink import Ack, LinkUnavailable, RecordRefusal
 from eventd.egress.peers import push_v2, range_start
+from eventd.egress.peers.peer import PeerSink
 from eventd.egress.peers.push_v2 import PushV2
 from eventd.egress.peers.range_start import RangeStart
 from eventd.errors import EventdError
@@ -264,6 +265,11 @@ def report_no_losses(patch: pytest.MonkeyPatch) -> None:
         return begin(self, after, gap_end, lost_position)[0], None
 
     patch.setattr(RangeStart, "begin", begin_as_if_whole)
+
+
+def note_no_losses(patch: pytest.MonkeyPatch) -> None:
+    """Report the loss of own events to the peer, but leave it out of the ledger."""
+    patch.setattr(PeerSink, "_with_loss", lambda _self, _outbound, ack: ack)
 
 
 def keep_no_letters_of_repairs(patch: pytest.MonkeyPatch) -> None:

@@ -510,5 +510,12 @@ TABLE: Final = (
         log_bugs.keep_what_is_old,
         (BySimulation(("V1",), known=15, kinds=("retention",)),),
     ),
+    ProductBug(
+        62,
+        "the ledger of a sender lacks the losses that it reports",
+        "eventd.egress.peers.peer.PeerSink",
+        link_bugs.note_no_losses,
+        (BySimulation(("V10",), known=10, kinds=("retention",)),),
+    ),
 )
 """All seeded bugs in the order of their numbers."""

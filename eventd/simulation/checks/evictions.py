@@ -55,11 +55,21 @@ class EvictedEvents:
         position = sender.gone[event_id]
         if link.is_changed:  # it was another link when the event was evicted, or none, which holds nothing back
             return True
-        if link.protocol == "v1":  # which cannot tell gaps
-            return position <= sender.lost_position or link.source != _source_of(event_id)
+        if link.protocol == "v1":  # which cannot report gaps: only the sender's ledger has them
+            return link.source != _source_of(event_id) or self._is_noted(link, position)
         if position <= sender.began(link.dest) and not self._holds(link, event_id):
             return True  # the peer had never been reached: a link claims nothing of what was lost before it began
         return any(after < position <= upto for after, upto in self._tables[link.dest].gaps(link.source))
+
+    def _is_noted(self, link: PlannedLink, position: int) -> bool:
+        """Return whether the sender's ledger has the loss of an event for the peer of a link.
+
+        A new epoch may have begun after commits of the sender were lost, and with them what it knew of the peer.
+        """
+        sender = self._tables[link.source]
+        if sender.may_have_renewed:
+            return position <= sender.lost_position
+        return any(after < position <= upto for after, upto in sender.reported_losses(link.dest))
 
     def _holds(self, link: PlannedLink, event_id: str) -> bool:
         """Return whether the sender's retention keeps an event until the peer of a link has got it."""
@@ -77,6 +87,7 @@ class EvictedEvents:
         for host, tables in self._tables.items():
             if host in self._retentions:
                 yield from (Violation("V3", host, detail, at) for detail in self._too_early(host))
+            yield from (Violation("V10", host, detail, at) for detail in self._wrong_notes(host))
             for node, after, upto, reason in tables.all_gaps():
                 yield from (
                     Violation("V10", host, f"a gap of {node} without a loss: {after} to {upto}{why}", at)
@@ -100,6 +111,30 @@ class EvictedEvents:
             if not retention.may_take_by_age(age):
                 yield f"{name} was evicted {age:.3f} s after it was emitted"
                 return
+
+    def _wrong_notes(self, host: str) -> Iterator[str]:
+        """Yield where the ledger of a sender and the gaps of its peers contradict each other.
+
+        A sender that was killed before it knew of the peer's answer sends the rest again: its loss may then end later,
+        but contains the end of the peer's gap.
+        """
+        sender = self._tables[host]
+        retention = self._retentions.get(host)
+        if sender.may_have_renewed:
+            return
+        for link in self._topology.links_from(host):
+            if link.is_changed:
+                continue
+            noted = sender.reported_losses(link.dest)
+            for after, upto in noted:
+                span = f"a loss for {link.dest} is in the ledger, {after} to {upto}"
+                if upto > sender.evicted_position:
+                    yield f"{span}, and only {sender.evicted_position} are evicted"
+                elif not link.relay and (retention is None or retention.keeps):
+                    yield f"{span}, though {host} keeps what its peers have not got"
+            for node, after, upto, reason in self._tables[link.dest].all_gaps():
+                if (node, reason) == (host, "lost") and not any(first < upto <= last for first, last in noted):
+                    yield f"{link.dest} has a gap, {after} to {upto}, of which the ledger has no loss"
 
     def _without_loss(self, host: str, node: str, after: int, upto: int, reason: str) -> Iterator[str]:
         """Yield why no loss is behind a gap, in words."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from eventd.log.cursors.steps import GAP_PROTOCOL
 from eventd.simulation.checks.contents import EmittedContents
 from eventd.simulation.checks.stored_rows import Row, StoredRows
 from eventd.simulation.checks.violation import Violation
@@ -258,6 +259,13 @@ class StoredTables:
     def gaps(self, node: str) -> list[tuple[int, int]]:
         """Return the gaps of a sender: the position after which each begins, and its last one."""
         return [(after, upto) for sender, after, upto, _ in self.all_gaps() if sender == node]
+
+    def reported_losses(self, node: str) -> list[tuple[int, int]]:
+        """Return the losses that the node has in its ledger for a peer: the position after which each begins, and its
+        last one."""
+        name = f"peer:{GROUP}/{node}"
+        rows = (row for row in self._rows["batches"] if row["cursor"] == name and row["protocol"] == GAP_PROTOCOL)
+        return [(row["after"], row["upto"]) for row in rows]
 
     def _carries(self, link: PlannedLink, event: TableEvent) -> bool:
         source = event.event.get("sourceNode", "")

@@ -23,8 +23,16 @@ class Tables:
     may_have_renewed = False
 
     def __init__(
-        self, positions: Any = (), gone: Any = (), gaps: Any = (), began: int = 0, gone_at: Any = (), head: int = 0
+        self,
+        positions: Any = (),
+        gone: Any = (),
+        gaps: Any = (),
+        began: int = 0,
+        gone_at: Any = (),
+        head: int = 0,
+        noted: Any = (),
     ) -> None:
+        self._noted = list(noted)
         self.positions, self.gone, self._gaps, self._began = dict(positions), dict(gone), list(gaps), began
         self.evicted_position = self.lost_position = max(self.gone.values(), default=0)
         self.gone_at, self.evicted_seq, self.head_seq = dict(gone_at), len(self.gone), head or len(self.gone)
@@ -37,6 +45,9 @@ class Tables:
 
     def all_gaps(self) -> list[tuple[str, int, int, str]]:
         return [("a", after, upto, "lost") for after, upto in self._gaps]
+
+    def reported_losses(self, _node: str) -> list[tuple[int, int]]:
+        return self._noted
 
     def began(self, _node: str) -> int:
         return self._began
@@ -76,9 +87,9 @@ def test_an_event_that_must_be_kept_for_a_peer_is_not_explained_by_a_later_begin
 @pytest.mark.parametrize(
     ("a", "b", "violations"),
     [
-        (Tables(gone={"a-1": 4}), Tables(gaps=[(3, 4)]), 0),
-        (Tables(gone={"a-1": 4}), Tables(gaps=[(3, 4)], positions={"a-1": 7}), 1),  # b has it
-        (Tables(gone={"a-1": 4}), Tables(gaps=[(3, 9)]), 1),  # it ends beyond what is evicted
+        (Tables(gone={"a-1": 4}, noted=[(3, 4)]), Tables(gaps=[(3, 4)]), 0),
+        (Tables(gone={"a-1": 4}, noted=[(3, 4)]), Tables(gaps=[(3, 4)], positions={"a-1": 7}), 1),  # b has it
+        (Tables(gone={"a-1": 4}, noted=[(3, 4)]), Tables(gaps=[(3, 9)]), 2),  # it ends beyond what is evicted
     ],
 )
 def test_a_gap_without_a_loss_is_named(a: Tables, b: Tables, violations: int) -> None:
@@ -120,3 +131,35 @@ def test_of_evicted_events_with_later_records_any_may_have_been_among_the_last()
     every = cast("dict[str, StoredTables]", {"a": tables, "b": Tables()})
     retention = SmallRetention(max_events=1, max_age=5.0)
     assert list(EvictedEvents(every, TOPOLOGY, {"a": retention}, emitted("a-0")).violations(99.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("noted", "gaps", "keeps", "violations"),
+    [
+        ([(0, 4)], [(0, 4)], False, 0),
+        ([(0, 6)], [(0, 4)], False, 0),  # a was killed before it knew of b's answer
+        ([(0, 4), (0, 6)], [(0, 4), (4, 6)], False, 0),
+        ([], [(0, 4)], False, 1),
+        ([(4, 6)], [(0, 4)], False, 1),
+        ([(0, 4)], [], True, 1),  # a keeps it for b
+        ([(0, 9)], [], False, 1),  # it ends beyond what is evicted
+    ],
+)
+def test_a_loss_in_a_ledger_is_the_gap_of_the_peer(noted: Any, gaps: Any, keeps: bool, violations: int) -> None:
+    a = Tables(gone={"a-1": 4, "a-2": 6}, noted=noted)
+    found = evicted(keeps=keeps, a=a, b=Tables(gaps=gaps)).violations(9.0)
+    assert sum(each.invariant == "V10" and "ledger" in each.detail for each in found) == violations
+
+
+@pytest.mark.parametrize(
+    ("noted", "renewed", "explained"), [([(3, 4)], False, True), ([(0, 3)], False, False), ([], True, True)]
+)
+def test_an_event_that_did_not_come_over_v1_is_explained_by_the_ledger_of_its_sender(
+    noted: Any, renewed: bool, explained: bool
+) -> None:
+    sender = Tables(gone={"a-1": 4}, noted=noted)
+    sender.may_have_renewed = renewed
+    over_v1 = Topology("pair", ["a", "b"], [PlannedLink("a", "b", relay=False, protocol="v1")])
+    every = cast("dict[str, StoredTables]", {"a": sender, "b": Tables()})
+    found = EvictedEvents(every, over_v1, {"a": SmallRetention(max_events=0, keeps=False)}, emitted("a-1"))
+    assert found.explain("b", "a-1") == explained
