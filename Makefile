@@ -197,7 +197,7 @@ fuzz: venv-fuzz ## inputs that coverage guides, against each parser (TARGET=all 
 models: venv ## every order of steps of the models of the protocols, up to an hour (ARGS="--only link --most 1000000")
 	@$(BIN)/python -m tests.models $(ARGS)
 
-seeded-bugs: venv ## put each known bug into the product and look whether it is found (ARGS="--only 14 --known")
+seeded-bugs: venv ## put each known bug into the product and look whether it is found (ARGS="--only 14 --known", or --trace)
 	@$(BIN)/python -m tests.seeded_bugs $(ARGS)
 
 bench: venv ## a short run over the hot paths, beside a bare loop of the same run (ARGS=--keep keeps its ratios)

@@ -210,9 +210,9 @@ def _signed(value: float) -> str:
 def seeded_bugs(found: Figures | None) -> Iterator[str]:
     """Yield which seeded bugs are found, and by what."""
     yield (
-        "That the checks can fail: `make seeded-bugs` puts each of these bugs into the product, and looks whether it is"
-        " found. A bug that is found in a model only is one of a model of the product, not of the product. `Runs`"
-        " are those of the simulation until it was found: the median, if there were several searches. A"
+        "That the checks can fail: `make seeded-bugs` puts [each of these bugs](seeded-bugs.md) into the product, and"
+        " looks whether it is found. A bug that is found in a model only is one of a model of the product, not of the"
+        " product. `Runs` are those of the simulation until it was found: the median, if there were several searches. A"
         " search has at most 200 runs. These runs are not those of a campaign: they have emits, the kinds of load that"
         " `Searched with` names, and no others; the other words of the column say what a search needs besides the load."
         " None has restores, replayed requests, flipped bits or proxies. In a campaign, where a run has some kinds of"

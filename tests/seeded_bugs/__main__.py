@@ -2,7 +2,7 @@
 
 Prints a line for each: its number, the bug, and what found it, or that it stands. Writes the figures to
 build/seeded-bugs.json; with `--known`, which searches nothing, it writes none. Exits with status 1 if one of a bug's
-ways does not find it, and with status 2 for a number that no bug has.
+ways does not find it, and with status 2 for a number that no bug has. `--trace` shows the run that finds one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from eventd.settings.environment import unseeded_environment
 from tests.reliability.provenance import describe_run
 from tests.seeded_bugs.bug import BySimulation, ProductBug
-from tests.seeded_bugs.hunt import STARTS, Catch, hunt
+from tests.seeded_bugs.hunt import STARTS, Catch, hunt, trace_known
 from tests.seeded_bugs.table import TABLE
 
 MEMORY = Path("/dev/shm")
@@ -32,7 +32,18 @@ def main(arguments: list[str]) -> int:
     if sys.flags.hash_randomization:  # a seed repeats itself only with a fixed hash seed
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], unseeded_environment())
     folder = Path(os.environ["TMPDIR"]) if "TMPDIR" in os.environ else MEMORY if MEMORY.is_dir() else None
-    return search(options, folder)
+    return trace(options, folder) if options.trace else search(options, folder)
+
+
+def trace(options: argparse.Namespace, folder: Path | None) -> int:
+    """Show the run that is known to find the one bug that is named; return the status to exit with."""
+    [(bug, way)] = [each for each in _simulated() if each[0].number in options.only]
+    return int(not trace_known(bug, way, folder, print))
+
+
+def _simulated() -> list[tuple[ProductBug, BySimulation]]:
+    """Return the bugs that the simulation finds, each with how."""
+    return [(bug, way) for bug in TABLE for way in bug.ways if isinstance(way, BySimulation)]
 
 
 def search(options: argparse.Namespace, folder: Path | None) -> int:
@@ -85,7 +96,14 @@ def read_options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--output", type=Path, default=Path("build/seeded-bugs.json"), help="where to write the figures"
     )
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--trace", action="store_true", help="with one --only: show the simulated run that is known to find it"
+    )
+    options = parser.parse_args(arguments)
+    simulated = [bug.number for bug, _ in _simulated()]
+    if options.trace and not (options.only and len(options.only) == 1 and options.only[0] in simulated):
+        parser.error(f"--trace: write one --only, of a bug that the simulation finds: {', '.join(map(str, simulated))}")
+    return options
 
 
 def _words(bug: ProductBug, found: list[Catch]) -> str:

@@ -6,12 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eventd.simulation.plan import draw_plan
+from eventd.simulation.campaign import trace_plan
+from eventd.simulation.plan import SimulationPlan, draw_plan
 from eventd.simulation.run import play
 from tests.models.bugs import ALL
 from tests.seeded_bugs.bug import ByModel, BySimulation, BySuite, ProductBug, Way, planted
@@ -57,11 +58,26 @@ def hunt(
 
 def violated(bug: ProductBug, way: BySimulation, seed: int, folder: Path | None) -> list[str]:
     """Return which of its invariants one run with the bug violates, as their names with details."""
-    plan = draw_plan(seed, way.kinds)
-    plan = way.change(plan) if way.change is not None else plan
     with planted(bug.patch, way.also):
-        found = play(plan, within=folder).violations
+        found = play(_plan_of(way, seed), within=folder).violations
     return [str(each) for each in found if each.invariant in way.invariants]
+
+
+def trace_known(bug: ProductBug, way: BySimulation, folder: Path | None, write: Callable[[str], None]) -> bool:
+    """Play the run that is known to find the bug, with a line for its plan, each step and each violation.
+
+    Return whether it violates one of the invariants of the bug.
+    """
+    with planted(bug.patch, way.also):
+        found = trace_plan(_plan_of(way, way.known), write, folder).violations
+    for each in found:
+        write(str(each))
+    return any(each.invariant in way.invariants for each in found)
+
+
+def _plan_of(way: BySimulation, seed: int) -> SimulationPlan:
+    plan = draw_plan(seed, way.kinds)
+    return way.change(plan) if way.change is not None else plan
 
 
 def _simulate(

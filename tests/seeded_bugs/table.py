@@ -1,6 +1,7 @@
 """The table of seeded bugs: what is wrong, where, and what must notice it, by which invariant.
 
-The numbers are stable. Those of the invariants are explained in docs/operations/simulation.md.
+The numbers are stable. Those of the invariants are explained in docs/operations/simulation.md, and how to use the table
+in docs/operations/seeded-bugs.md.
 """
 
 from __future__ import annotations

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from eventd.simulation.checks.violation import Violation
+from eventd.simulation.plan import SimulationPlan
+from eventd.simulation.run import SimulationResult
 from tests.reliability import parts
 from tests.seeded_bugs import __main__ as command
 from tests.seeded_bugs import hunt as hunting
@@ -64,6 +68,22 @@ def test_the_figures_of_a_search_say_what_its_runs_had(tmp_path: Path, monkeypat
     row = json.loads(file.read_text())["bugs"][0]
     assert row["searchedWith"] == "write, follow; no faults but power losses; a peer that lies"
     assert f"| simulation | 1 | {row['searchedWith']} |" in "\n".join(parts.seeded_bugs({"bugs": [row]}))
+
+
+@pytest.mark.parametrize(("invariant", "status"), [("V4", 0), ("V1", 1)])
+def test_a_trace_of_a_bug_is_that_of_the_run_that_is_known_to_find_it(
+    invariant: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def play(plan: SimulationPlan, write: Callable[[str], None], folder: Path | None) -> SimulationResult:
+        write(plan.lines()[0])
+        return SimulationResult(plan.seed, [Violation(invariant, "b", "misses an event", 3.0)])
+
+    monkeypatch.setattr(hunting, "trace_plan", play)
+    assert command.trace(command.read_options(["--only", "4", "--trace"]), None) == status
+    lines = capsys.readouterr().out.splitlines()
+    [way] = [way for way in BUG.ways if isinstance(way, BySimulation)]
+    assert lines[0].startswith(f"seed {way.known}: ")
+    assert lines[1:] == [f"{invariant} at b, 3.000 s: misses an event"]
 
 
 def search(ways: tuple[Way, ...], file: Path, patch: pytest.MonkeyPatch, *options: str) -> int:

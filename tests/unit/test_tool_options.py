@@ -22,6 +22,9 @@ from tests.support.source import ROOT
     ("tool", "arguments", "refused", "known"),
     [
         (seeded_bugs.read_options, ["--only", "99"], "99", "59"),
+        (seeded_bugs.read_options, ["--only", "8", "--trace"], "--trace", "28"),
+        (seeded_bugs.read_options, ["--only", "28", "--only", "3", "--trace"], "one --only", "28"),
+        (seeded_bugs.read_options, ["--trace"], "one --only", "28"),
         (models.main, ["--only", "nonsense"], "nonsense", "wake-ups: 3 records, a poll of the file"),
         (restores.main, ["--only", "nonsense"], "nonsense", "both; idle; command"),
         (restores.main, ["--moments", "0"], "'0'", "from 1 on"),
