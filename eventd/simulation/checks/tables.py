@@ -218,10 +218,12 @@ class StoredTables:
 
     @cached_property
     def first_positions(self) -> dict[str, int]:
-        """The position of the first record of each event of the group, by its id."""
+        """The position of the first record of each event of the group, by its id, without events whose first record may
+        be evicted: a later record of an event has an expiry."""
         found: dict[str, int] = {}
         for event in self._events:
-            found.setdefault(event.event["id"], event.position)
+            if not self.evicted_seq or event.event["expiresAt"] == _NEVER:
+                found.setdefault(event.event["id"], event.position)
         return found
 
     def position(self, topic: str, seq: int) -> int | None:

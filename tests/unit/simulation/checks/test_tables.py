@@ -82,3 +82,16 @@ def test_a_receipt_has_the_events_of_its_batch_and_those_that_are_refused(
 ) -> None:
     tables = StoredTables("a", PlayedRows(events, refused), Topology("one", ["a", "b"], []), 9.0)
     assert [each.invariant for each in tables.violations()] == wrong
+
+
+@pytest.mark.parametrize(
+    ("evicted", "expires", "known"),
+    [(0, "2027-09-21T14:00:00Z", True), (1, "2027-09-21T14:00:00Z", False), (1, "0001-01-01T00:00:00Z", True)],
+)
+def test_the_first_record_of_a_refreshed_event_may_be_evicted(evicted: int, expires: str, known: bool) -> None:
+    rows = PlayedRows(1, 2)
+    [topic], [block] = rows.rows("topics"), rows.rows("blocks")
+    topic["evicted_seq"] = evicted
+    block["text"] = json.dumps(EXPIRING | {"expiresAt": expires})
+    tables = StoredTables("a", rows, Topology("one", ["a", "b"], []), 9.0)
+    assert tables.first_positions == ({"a-1": 1} if known else {})
