@@ -62,7 +62,7 @@ def require_payload(payload: object) -> None:
     """Raise `Invalid` for the payload of an event that is not a dict of texts."""
     if not isinstance(payload, dict):
         raise Invalid(
-            f"payload is {_kind(payload)}, not a dict of texts", hint='NewEvent(TYPE, SUBJECT, {"KEY": "TEXT"})'
+            f"payload is {name_type(payload)}, not a dict of texts", hint='NewEvent(TYPE, SUBJECT, {"KEY": "TEXT"})'
         )
     for key, value in payload.items():
         if type(key) is type(value) is str and key.isascii() and value.isascii():
@@ -70,13 +70,13 @@ def require_payload(payload: object) -> None:
         _require_key(key, "payload")
         where = _member("payload", key)
         if not _is_text(value):
-            raise Invalid(f"{where} is {_kind(value)}: each value of a payload is a text", hint=_text_advice(value))
+            raise Invalid(f"{where} is {name_type(value)}: each value of a payload is a text", hint=_text_advice(value))
         _require_text(value, where)
 
 
 def require_json(value: object, where: str, levels: int = MOST_LEVELS) -> None:
     """Raise `Invalid` for a value that JSON cannot express, or nested more than `levels` deep. `where` is its place."""
-    if not _is_plain(value, levels):  # nearly never
+    if not _is_plain(value, levels):  # rarely
         _require_json(value, where, levels)
 
 
@@ -130,7 +130,7 @@ def _require_json(value: object, where: str, levels: int) -> None:
     elif isinstance(value, Raw):
         _require_raw(value, where, levels)
     elif kind not in (str, int, float):
-        raise Invalid(f"{_cut_place(where)} is {_kind(value)}, which JSON cannot express", hint=_advice(value))
+        raise Invalid(f"{_cut_place(where)} is {name_type(value)}, which JSON cannot express", hint=_advice(value))
     else:
         _require_scalar(value, where)
 
@@ -173,7 +173,7 @@ def _require_texts(event: NewEvent) -> None:
     for name in ("type", "subject", "id", "source_node", "dedupe_key", "ttl"):
         value = getattr(event, name)
         if not _is_text(value):
-            raise Invalid(f"{name} is {_kind(value)}, not a text", hint=_text_advice(value))
+            raise Invalid(f"{name} is {name_type(value)}, not a text", hint=_text_advice(value))
         _require_text(value, name)
     if not event.type:
         raise Invalid("type is empty: an event has a type", hint="NewEvent(TYPE, SUBJECT)")
@@ -183,7 +183,7 @@ def _require_time(value: object, name: str) -> None:
     if isinstance(value, str):  # as JSON has it
         return
     if not isinstance(value, datetime):
-        raise Invalid(f"{name} is {_kind(value)}, not a datetime", hint="send datetime.now(UTC)")
+        raise Invalid(f"{name} is {name_type(value)}, not a datetime", hint="send datetime.now(UTC)")
     if value.utcoffset() is None:
         raise Invalid(
             f"{name} is {value.isoformat()}, without a time zone",
@@ -194,7 +194,7 @@ def _require_time(value: object, name: str) -> None:
 def _require_key(key: object, where: str) -> None:
     if not isinstance(key, str):
         raise Invalid(
-            f"{_cut_place(where)} has the key {_cut(key)}, {_kind(key)}: keys are texts", hint=_key_advice(key)
+            f"{_cut_place(where)} has the key {_cut(key)}, {name_type(key)}: keys are texts", hint=_key_advice(key)
         )
     _require_text(key, f"a key of {where}")
 
@@ -226,11 +226,13 @@ def _cut_place(where: str) -> str:
     return where if len(where) <= LONGEST_PLACE else f"{where[:half]}…{where[-half:]}"
 
 
-def _kind(value: object) -> str:
+def name_type(value: object) -> str:
+    """Return the name of the value's type with its article, as it is read aloud: an int, a UUID, an HTTPError."""
     if value is None:
         return "None"
     name = type(value).__name__
-    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
+    is_spelled = name[:2].isupper()  # one letter, or an abbreviation
+    return f"an {name}" if name[0] in ("AEFHILMNORSX" if is_spelled else "aeiouAEIOU") else f"a {name}"
 
 
 def _advice(value: object) -> str:

@@ -11,7 +11,7 @@ from eventd.client.connection import Connection, only_text
 from eventd.client.emit_channel import ChannelSender
 from eventd.client.emit_queue import EmitQueue
 from eventd.client.emit_requests import RequestSender
-from eventd.client.json_values import require_event
+from eventd.client.json_values import name_type, require_event
 from eventd.client.values import NewEvent
 from eventd.errors import EventdError, Invalid, Unavailable
 from eventd.runtime.clock import Clock, SystemClock
@@ -101,9 +101,7 @@ class Publisher:
             raise Unavailable("the publisher is not open", hint="async with client.publisher(GROUP) as publisher: …")
         if not isinstance(event, NewEvent):
             self._queue.release(1)
-            raise Invalid(
-                f"an event to emit is a NewEvent, not a {type(event).__name__}", hint="NewEvent(TYPE, SUBJECT)"
-            )
+            raise Invalid(f"an event to emit is a NewEvent, not {name_type(event)}", hint="NewEvent(TYPE, SUBJECT)")
         try:
             require_event(event)
         except Invalid:

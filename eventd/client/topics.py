@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from eventd.client.connection import Connection, Query, path_of
-from eventd.client.json_values import MOST_LEVELS, require_json
+from eventd.client.json_values import MOST_LEVELS, name_type, require_json
 from eventd.client.values import (
     Config,
     Gap,
@@ -222,14 +222,14 @@ def _require_records(records: Iterable[NewRecord | dict[str, Any]]) -> Sequence[
     """Return the records as a list. Raises `Invalid` for other objects, or data or meta that JSON cannot express."""
     hint = "topics.write(TOPIC, [NewRecord(DATA)])"
     if isinstance(records, Mapping | str | bytes | NewRecord):
-        raise Invalid(f"records is a {type(records).__name__}, not a list of NewRecord", hint=hint)
+        raise Invalid(f"records is {name_type(records)}, not a list of NewRecord", hint=hint)
     batch = list(records)
     for number, record in enumerate(batch):
         if isinstance(record, NewRecord):
             require_json(record.data, f"records[{number}].data")
             require_json(record.meta, f"records[{number}].meta")
         elif not isinstance(record, dict):
-            raise Invalid(f"records[{number}] is a {type(record).__name__}, not a NewRecord", hint=hint)
+            raise Invalid(f"records[{number}] is {name_type(record)}, not a NewRecord", hint=hint)
         elif "data" not in record:
             raise Invalid(f"records[{number}] is a dict without the member data, not a NewRecord", hint=hint)
         else:

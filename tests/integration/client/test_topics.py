@@ -109,8 +109,8 @@ async def test_data_is_as_deep_as_the_node_takes_it_and_what_has_no_json_form_is
         await client.topics.write("a", {"n": 1})  # type: ignore[dict-item]
     with pytest.raises(Invalid, match=r"records\[0\] is a dict without the member data, not a NewRecord"):
         await client.topics.write("a", [{"n": 1}])
-    with pytest.raises(Invalid, match=r"records\[1\] is a tuple, not a NewRecord"):
-        await client.topics.write("a", [NewRecord(1), (1,)])  # type: ignore[list-item]
+    with pytest.raises(Invalid, match=r"records\[1\] is an int, not a NewRecord"):
+        await client.topics.write("a", [NewRecord(1), 1])  # type: ignore[list-item]
     with pytest.raises(Invalid, match=r"records\[0\]\['data'\]\['raw'\] is a bytes"):
         await client.topics.write("a", [{"data": {"raw": b""}}])
     with pytest.raises(Invalid, match="is nested more than 61 levels deep"):

@@ -8,6 +8,7 @@ from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -44,6 +45,10 @@ class Number(int):
 
 
 class Share(float):
+    pass
+
+
+class S:
     pass
 
 
@@ -117,6 +122,8 @@ def test_data_of_json_values_is_taken(data: Any) -> None:
         ({"a": {1, 2}}, "data['a'] is a set, which", "sorted(value)"),
         (Decimal("1.5"), "data is a Decimal, which", "str(value)"),
         (object(), "data is an object, which", "send a text"),
+        (UUID(int=1), "data is a UUID, which", "send a text"),
+        (S(), "data is an S, which", "send a text"),
         (nested(MOST_LEVELS + 1), f"data{'[0]' * 12}…]{'[0]' * 13} is nested more than 61 levels", "contains itself"),
         ([Text("x")], "data[0] is a Text, which JSON cannot express", "send str(value)"),
         ([Number(1)], "data[0] is a Number, which JSON cannot express", "send int(value)"),
