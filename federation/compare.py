@@ -212,14 +212,14 @@ class Ids(Struct, frozen=True):
 class KnownEvents(Struct, frozen=True):
     """Indexes in the question of the ids that are unknown, and of those whose record retention has evicted (`gone`).
 
-    `other`: indexes of the ids whose latest record has another fingerprint than the question says. `elsewhere`: those
-    whose latest record has the same one, and is not selected by the question's `what`: the event came by another path.
+    `other`: indexes of the ids whose latest record has another fingerprint than the question says. `by_another_path`:
+    those whose latest record has the same one, and is not selected by the question's `what`.
     """
 
     unknown: tuple[Count, ...] = ()
     gone: tuple[Count, ...] = ()
     other: tuple[Count, ...] = ()
-    elsewhere: tuple[Count, ...] | UnsetType = UNSET
+    by_another_path: tuple[Count, ...] | UnsetType = UNSET
 
 
 Reply = State | Sums | Ids | KnownEvents | ReturnedEvents

@@ -210,7 +210,7 @@ def _look_up(
     expected = question.fingerprints[start : start + STEP_IDS]
     stored = read_fingerprinted(conn, places.values(), chosen) if expected else {}
     unknown, gone, other = [*before.unknown], [*before.gone], [*before.other]
-    elsewhere = [*(before.elsewhere or ())]
+    by_another_path = [*(before.by_another_path or ())]
     for at, each in enumerate(ids):
         position = places.get(each)
         if position is None:
@@ -220,8 +220,9 @@ def _look_up(
         elif latest.fingerprint != expected[at]:
             other.append(start + at)
         elif not latest.is_selected:
-            elsewhere.append(start + at)
-    return KnownEvents(tuple(unknown), tuple(gone), tuple(other), UNSET if chosen is None else tuple(elsewhere))
+            by_another_path.append(start + at)
+    paths = UNSET if chosen is None else tuple(by_another_path)
+    return KnownEvents(tuple(unknown), tuple(gone), tuple(other), paths)
 
 
 def _require_history(conn: Connection, history: str, upto: int) -> None:

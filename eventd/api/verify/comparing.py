@@ -215,9 +215,9 @@ class Comparison:
         gone = named_in(set(known.gone) - set(known.unknown), some)
         self.findings.add(await self._database.read(judge, self._scope, unknown, self._clock.now()))
         self.findings.aside[Verdict.HELD_ONCE] += len(gone)
-        elsewhere = named_in({*(known.elsewhere or ())} - {*known.unknown, *known.gone}, some)
-        self.findings.aside[Verdict.BY_ANOTHER_PATH] += len(elsewhere)
-        for record in (*unknown, *gone, *elsewhere):
+        by_another_path = named_in({*(known.by_another_path or ())} - {*known.unknown, *known.gone}, some)
+        self.findings.aside[Verdict.BY_ANOTHER_PATH] += len(by_another_path)
+        for record in (*unknown, *gone, *by_another_path):
             if record.key in self._differing:
                 self._differing[record.key] = minus(self._differing[record.key], total_of([record.fingerprint]))
 

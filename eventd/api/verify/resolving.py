@@ -175,7 +175,7 @@ class Resolver:
         for record in other:
             if not places[record.event_id].refreshed:
                 findings.add_other(record.event_id)
-        explained = {*known.unknown, *known.gone, *known.other, *(known.elsewhere or ())}
+        explained = {*known.unknown, *known.gone, *known.other, *(known.by_another_path or ())}
         findings.unresolved += len(some) - len(explained & {*range(len(some))})
 
 

@@ -100,7 +100,7 @@ async def test_a_node_tells_which_events_it_has_by_another_path_only_where_it_is
     question = KnownQuery(ids=("own", "nobody"), fingerprints=(own.fingerprint, own.fingerprint))
     assert await _ask(sender, question) == {"unknown": [1], "gone": [], "other": []}
     question = msgspec.structs.replace(question, what=RecordScope(own=False))
-    assert await _ask(sender, question) == {"unknown": [1], "gone": [], "other": [], "elsewhere": [0]}
+    assert await _ask(sender, question) == {"unknown": [1], "gone": [], "other": [], "by_another_path": [0]}
 
 
 async def test_buckets_without_events_and_other_types_are_empty(asked: tuple[Site, V2Sender]) -> None:
