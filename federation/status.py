@@ -156,13 +156,13 @@ def read_status_answer(body: bytes, query: StatusQuery) -> StatusAnswer:
         raise BadAnswer("the answer is about another group, or of another node", reason="other_link")
     _require_links(answer.to_node, answer.links)
     peers = {link.peer for link in answer.links}
-    told: set[str] = set()
+    named: set[str] = set()
     for other in answer.others:
-        if other.node in told or other.node not in peers or other.node in (query.from_node, query.to_node):
+        if other.node in named or other.node not in peers or other.node in (query.from_node, query.to_node):
             raise BadAnswer("the answer passes on the report of a node that is not its peer", reason="foreign_report")
         if other.age_seconds > OLDEST_SECONDS:
             raise BadAnswer("the answer passes on an old report", reason="old_report")
-        told.add(other.node)
+        named.add(other.node)
         _require_links(other.node, other.links)
     return answer
 

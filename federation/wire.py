@@ -76,7 +76,7 @@ class MarkQueryTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_mark_query(body: bytes) -> MarkQueryTerms:
-    """Return what the body of a mark query says; a body that cannot be read says nothing."""
+    """Return what the body of a mark query says; one that cannot be read counts as `MARK_QUERY`."""
     try:
         return msgspec.json.decode(body, type=MarkQueryTerms)
     except (ValueError, RecursionError):

@@ -120,8 +120,8 @@ class Metrics:
     def _sending(self) -> None:
         self._delivery = self._counter(
             "outbox_delivery_total",
-            "Events that a peer has acknowledged or refused; lost: at most so many events were evicted before the link"
-            " reached them.",
+            "Events that a peer has acknowledged or refused; lost: at most this many events were evicted before the"
+            " link reached them.",
             "group",
             "peer",
             "status",

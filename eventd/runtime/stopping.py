@@ -12,7 +12,7 @@ WorkCounts = Callable[[], Mapping[str, int]]
 class StopState(NamedTuple):
     """What a stop waits for: the part that is being closed, and the amounts of open connections and of work, by kind.
 
-    A kind of which there is none is left out.
+    Kinds with a count of 0 are left out.
     """
 
     closing: str

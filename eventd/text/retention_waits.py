@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from eventd.text.plural import counted
-
 
 class _Reason(NamedTuple):
     """Words for one thing that retention waits for. `remedy`: a format with the name of the group."""
@@ -27,11 +25,9 @@ _REASONS: Final = {
 
 
 def describe_waits(waits: Mapping[str, int]) -> str:
-    """Return what retention waits for; `waits` has the numbers of events, none of them 0, by the reason."""
-    (reason, number), *others = waits.items()
-    parts = [f"{counted(number, 'event')} over its limits {_words(reason)}"]
-    parts += [f"{counted(number, 'event')} {_words(reason)}" for reason, number in others]
-    return f"retention keeps at most {', '.join(parts)}"
+    """Return for what retention keeps events; `waits` has the numbers of events, none of them 0, by the reason."""
+    parts = [f"up to {number:,} {_words(reason)}" for reason, number in waits.items()]
+    return f"events over the limits are kept: {', '.join(parts)}"
 
 
 def describe_remedies(waits: Mapping[str, int], group: str) -> str:

@@ -193,8 +193,8 @@ async def _look_at_event(services: Services, event_id: str, peer: str) -> Standi
     if not rows:
         raise Conflict(f"the event {quoted(event_id)} is not meant for {quoted(peer)}")
     open_rows = [row for row in rows if row["status"] not in _WITH_PEER]
-    told = [f"{row['status']}: {row['lastError']}".removesuffix(": ") for row in open_rows or rows]
-    return Standing(met=not open_rows, state="; ".join(dict.fromkeys(told)))
+    states = [f"{row['status']}: {row['lastError']}".removesuffix(": ") for row in open_rows or rows]
+    return Standing(met=not open_rows, state="; ".join(dict.fromkeys(states)))
 
 
 async def _look_at_queue(services: Services, name: str) -> Standing:
@@ -202,8 +202,8 @@ async def _look_at_queue(services: Services, name: str) -> Standing:
     if not found or found[0]["queue"] != name:
         raise NotFound(f"there is no queue {quoted(name)}", hint="`routerctl queue list` shows the queues")
     jobs = {state: found[0][state] for state in ("ready", "leased", "delayed")}
-    told = ", ".join(f"{number} {state}" for state, number in jobs.items() if number)
-    return Standing(met=not any(jobs.values()), state=told or "no jobs")
+    numbers = ", ".join(f"{number} {state}" for state, number in jobs.items() if number)
+    return Standing(met=not any(jobs.values()), state=numbers or "no jobs")
 
 
 async def _look_for_resource(services: Services, one: OneResource) -> Standing:
@@ -222,9 +222,9 @@ def _look_at_resource(conn: Connection, one: OneResource, condition: Condition, 
     waiting = state.get("waitingEvents", state.get("lagEvents", 0))
     is_exact = state.get("waitingIsExact", True)
     reason = f" ({state['reason']})" if state["reason"] else ""
-    told = f"{state['state']}{reason}, {counted(waiting, 'event')}{'' if is_exact else ' or more'} waiting"
+    words = f"{state['state']}{reason}, {counted(waiting, 'event')}{'' if is_exact else ' or more'} waiting"
     met = state["state"] == condition.value if condition.name == "state" else is_exact and not waiting
-    return Standing(met=met, state=told)
+    return Standing(met=met, state=words)
 
 
 def _read_state(conn: Connection, row: StoredResource, now: int) -> Mapping[str, Any]:

@@ -265,11 +265,11 @@ def _ledger_findings(peer: PeerFacts) -> Iterator[Check]:
     found = peer.deliveries
     over_v1 = peer.link.protocol == "v1"
     if peer.lost_before:
-        told = (
+        notice = (
             f"the peer is not notified, because {_V1_GAPS}" if over_v1 else "the next batch reports the gap to the peer"
         )
         lost = counted(peer.lost_before, "event")
-        detail = f"retention removed at most {lost} that the link had not reached; {told}"
+        detail = f"retention removed at most {lost} that the link had not reached; {notice}"
         remedy = "to keep undelivered events, set retention.undelivered: keep"
         yield _of(peer, "lost events", CheckStatus.WARN, "events-lost", detail, remedy)
     if peer.losses.times:

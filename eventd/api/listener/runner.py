@@ -78,7 +78,7 @@ class _Protocol(web.RequestHandler):
         self._untaken = untaken
         self._unreadable = False
         self._discards = 0  # how many bytes may be discarded before the client counts as gone
-        self._discarded: asyncio.Future[None] | None = None  # done when it is gone, or has sent so many
+        self._discarded: asyncio.Future[None] | None = None  # done when it is gone, or has sent that many
         self._is_held = False
         self._body: StreamReader = EMPTY_PAYLOAD  # of the newest request
 

@@ -28,7 +28,7 @@ MOST_BYTES = 8 << 20
 MOST_SEQ = 2**63 - 1
 """A seq larger than that of any record."""
 OTHER_EPOCH = "-"
-"""Stands for every epoch but the present one: what a client has sent is as long as it likes."""
+"""Stands for every epoch but the present one: the client's own text may be of any length, so it is not kept."""
 
 
 class From(Struct, kw_only=True):

@@ -27,7 +27,7 @@ MOST_OTHERS = 1_000
 
 
 class Verdict(StrEnum):
-    """Why the peer does not hold an event that came from this node."""
+    """Why the peer does not name an event of this node as one that it has over this link."""
 
     MISSING = "missing"
     PENDING = "pending"

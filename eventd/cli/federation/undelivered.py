@@ -42,7 +42,7 @@ async def note_what_may_be_lost(session: Session, changes: Sequence[Mapping[str,
             if rows := [f"{row.events:,} for {peer}" for peer, row in waiting.items() if row.events]:
                 notes.append(
                     f"note: retention.undelivered of group {change['name']} is drop, so retention {verb} events over"
-                    f" its limits also if a peer has not received them; at most so many wait: {_named(rows)}"
+                    f" its limits also if a peer has not received them; at most this many wait: {_named(rows)}"
                 )
     return notes
 

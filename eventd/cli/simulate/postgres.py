@@ -54,7 +54,7 @@ def databases_on(url: str) -> Iterator[CampaignServer]:
     databases = access.open()
     try:
         if left := databases.left_by_others():
-            _say(f"{counted(len(left), 'database')} of a killed simulation left, which you may drop: {', '.join(left)}")
+            _say(f"a killed simulation left {counted(len(left), 'database')}, which you may drop: {', '.join(left)}")
         with _ended_by_exception():
             try:
                 databases.make_template()

@@ -1,4 +1,4 @@
-"""When a peer first acknowledged records, for the checks of a link's delays."""
+"""The ledger rows of a link or callback: when records were acknowledged, which batches were, and what was lost."""
 
 from __future__ import annotations
 

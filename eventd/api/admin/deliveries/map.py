@@ -81,8 +81,8 @@ def _link(link: MapLink) -> dict[str, Any]:
 def _sender(end: LinkEnd | None) -> dict[str, Any] | None:
     if end is None:
         return None
-    told = {"state": end.link.state, "lagEvents": end.link.lag_events, "lagSeconds": end.link.lag_seconds}
-    return told | _end(end)
+    state = {"state": end.link.state, "lagEvents": end.link.lag_events, "lagSeconds": end.link.lag_seconds}
+    return state | _end(end)
 
 
 def _receiver(end: LinkEnd | None) -> dict[str, Any] | None:

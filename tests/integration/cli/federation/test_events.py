@@ -286,7 +286,7 @@ def test_prune_says_what_it_removed(edge: Control) -> None:
     assert unbounded.lines == ["removed 0 records of group edge"]
     assert "keeps everything" in unbounded.err
     bounded = EDGE.replace("nodeName: onprem", "nodeName: onprem\n  retention: {maxEvents: 5, undelivered: drop}")
-    waits = "over its limits also if a peer has not received them; at most so many wait: 20 for cloud"
+    waits = "over its limits also if a peer has not received them; at most this many wait: 20 for cloud"
     assert f"so retention would remove events {waits}" in edge("apply", "-f", edge.file(bounded), "--dry-run").err
     assert f"so retention removes events {waits}" in edge("apply", "-f", edge.file(bounded)).err
     dropped = edge("fed", "event", "prune")
@@ -297,7 +297,7 @@ def test_prune_says_what_it_removed(edge: Control) -> None:
     edge("apply", "-f", edge.file(bounded.replace("maxEvents: 5, undelivered: drop", "maxEvents: 1")))
     kept = edge("fed", "event", "prune")
     assert kept.lines == ["removed 0 records of group edge"]
-    assert "at most 4 events over its limits for peers" in kept.err
+    assert "events over the limits are kept: up to 4 for peers" in kept.err
     assert "routerctl federation links --group edge" in kept.err
     assert len(edge("fed", "event", "list", "-o", "json").json) == 5
 

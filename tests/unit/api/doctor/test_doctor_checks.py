@@ -368,14 +368,14 @@ def retention(waits: dict[str, int], *peers: PeerFacts) -> list[tuple[str, str]]
 
 def test_what_retention_waits_for_is_a_warning_if_it_may_take_long() -> None:
     assert retention({}) == []
-    detail = "retention keeps at most 3 events over its limits for peers, 1 event until they are sealed"
+    detail = "events over the limits are kept: up to 3 for peers, up to 1 until they are sealed"
     waits = {"peers": 3, "sealing": 1}
     assert retention(waits, peer(), peer(waiting_for=10 * SECOND - 1)) == [("pass", detail)]
     assert retention(waits, peer(), peer(waiting_for=10 * SECOND)) == [("warn", detail)]
     assert retention(waits, peer(link=BLOCKED)) == [("warn", detail)]
     assert retention({"sealing": 1}, peer(link=BLOCKED))[0][0] == "pass"
     ((status, detail),) = retention({"callbacks": 2})
-    assert (status, detail.endswith("at most 2 events over its limits for callbacks")) == ("warn", True)
+    assert (status, detail.endswith("events over the limits are kept: up to 2 for callbacks")) == ("warn", True)
 
 
 def test_a_gap_that_v1_cannot_report_is_not_promised_to_the_peer() -> None:

@@ -31,7 +31,7 @@ async def test_a_node_of_an_earlier_release_is_asked_without_what_it_does_not_kn
     ("answer", "words"),
     [
         ({"bounded": False}, "keeps everything"),
-        ({"retentionWaits": {"peers": 3}}, "3 events over its limits for peers"),
+        ({"retentionWaits": {"peers": 3}}, "events over the limits are kept: up to 3 for peers"),
         ({"retentionWaits": {}}, "no event of group edge is over the limits of its retention"),
         ({"retentionWaits": {}, "removed": 1}, ""),
         ({}, ""),

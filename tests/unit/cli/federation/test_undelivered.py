@@ -60,7 +60,7 @@ async def test_lowered_retention_of_a_group_that_drops_is_noted_with_what_waits(
     ]
     note = (
         "note: retention.undelivered of group edge is drop, so retention removes events over its limits also if a peer"
-        " has not received them; at most so many wait: 20 for cloud, 1,500 for site-b"
+        " has not received them; at most this many wait: 20 for cloud, 1,500 for site-b"
     )
     found = await note_what_may_be_lost(session(undelivered), changes, verb="removes")
     assert found == ([note] if is_noted else [])

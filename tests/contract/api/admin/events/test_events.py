@@ -358,7 +358,7 @@ async def test_prune_holds_what_a_peer_has_yet_to_get(books: GroupLedger) -> Non
     checks = (await books.call("doctor.examine"))["checks"]
     (found,) = [check for check in checks if check["code"] == "retention-waits"]
     assert found["name"] == "g retention"
-    assert found["detail"].endswith("at most 2 events over its limits for peers")
+    assert found["detail"].endswith("events over the limits are kept: up to 2 for peers")
 
 
 @on_sqlite
