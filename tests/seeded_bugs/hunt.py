@@ -87,9 +87,9 @@ def _simulate(
     found = list[Catch]()
     for start in (way.known,) if known else starts:
         for runs, seed in enumerate(range(start, start + (1 if known else way.most)), 1):
-            if told := violated(bug, way, seed, folder):
-                detail = f"seed {seed}, {runs} run{'s' * (runs > 1)}: {told[0]}"
-                found.append(Catch("simulation", told[0].split()[0], detail, seed, runs))
+            if details := violated(bug, way, seed, folder):
+                detail = f"seed {seed}, {runs} run{'s' * (runs > 1)}: {details[0]}"
+                found.append(Catch("simulation", details[0].split()[0], detail, seed, runs))
                 break
         else:
             return []

@@ -126,8 +126,8 @@ class ConflictReference:
         """V4: a sender has one dead letter for each event that a peer refuses, and none for another event."""
         stored = [_stored_letter(row) for row in self._stored[host].letters()]
         yield from (self._found("V4", host, words) for words in self._wrong_letters(stored))
-        told = [_listed_letters(listing) for listing in self._of(LETTER_LISTING, host)[-1:]]
-        for letters in (*told, stored):
+        listed = [_listed_letters(listing) for listing in self._of(LETTER_LISTING, host)[-1:]]
+        for letters in (*listed, stored):
             wrong = [words for peer in self._topology.nodes for words in self._wrong_set(host, peer, letters)]
             yield from (self._found("V4", host, words) for words in wrong)
             if wrong:
@@ -181,9 +181,9 @@ class ConflictReference:
                 asked.answer["report"] for asked in self._of(VERIFY, host) if asked.path == path and _is_done(asked)
             ]
             least, most = self._refused(host, link.dest)
-            told = done[-1]["events"]["setAside"].get("refused", 0) if done else len(least)
-            if not len(least) <= told <= len(most):
-                detail = f"a comparison with {link.dest} says that {told} events are refused, not {len(least)}"
+            refused = done[-1]["events"]["setAside"].get("refused", 0) if done else len(least)
+            if not len(least) <= refused <= len(most):
+                detail = f"a comparison with {link.dest} says that {refused} events are refused, not {len(least)}"
                 yield self._found("V1", host, detail)
 
 

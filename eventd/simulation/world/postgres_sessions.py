@@ -48,7 +48,7 @@ _ERRORS: Final = {
 class NodeSessions:
     """The sessions of the node `name`, whose database is behind `target`, a URL.
 
-    `judges` are asked before each statement and commit, and told whether it is a commit that changes the log: the first
+    `judges` are asked before each statement and commit, with whether it is a commit that changes the log: the first
     one that does not return None decides what happens to it. `end_sessions` ends sessions of the server by the numbers
     of their processes.
     """
@@ -293,7 +293,7 @@ class PostgresConnector:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Be what psycopg connects by, for the block. What belongs to no simulated process connects as ever."""
+        """Be what psycopg connects by, for the block. What belongs to no simulated process connects as usual."""
         connect = psycopg.connect
         log = logging.getLogger("psycopg")
         level = log.level
