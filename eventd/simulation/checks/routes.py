@@ -41,8 +41,8 @@ class CopiedRecord(NamedTuple):
 class RouteReference:
     """What must be true of the routers of one node by the answers of one run.
 
-    `_is_whole`: the routers copy every record of their sources. After a restore that may have taken the declaration of
-    one of them, they were declared again, and then copy only the last records, from any one on.
+    `_whole`: the routers that copy every record of their sources. One whose declaration a restore may have taken was
+    declared again, and then copies only the last records, from any one on.
     """
 
     def __init__(self, journal: Journal, host: str, begin: float) -> None:
@@ -58,7 +58,8 @@ class RouteReference:
         self._emits = [asked for asked in kept if asked.kind == "emit"]
         topics = [each for each in _first_declarations(own, ROUTE_TOPIC) if not journal.may_have_lost(each)]
         self._durable = {asked.path.rpartition("/")[2] for asked in topics if asked.question["durability"] == "fsync"}
-        self._is_whole = not any(map(journal.may_have_lost, self._routers))
+        whole = [each for each in self._routers if not journal.may_have_lost(each)]
+        self._whole = {each.path.rpartition("/")[2] for each in whole}
         self._contents = EmittedContents(journal)
         self._losses = journal.times(host, *LOSSES)
         self._evicts = host in journal.retentions
@@ -71,15 +72,16 @@ class RouteReference:
             if self._is_begun:
                 yield self._found("not all routers were acknowledged", self._end)
             return  # records may have been written before
-        for at, listing in enumerate(self._lists if self._is_whole else ()):
-            for name, router in ROUTERS.items():
+        for at, listing in enumerate(self._lists):
+            for name in sorted(self._whole):
+                router = ROUTERS[name]
                 if router["dest"] == listing.path and name not in _CYCLES and router["source"] != GROUP_TOPIC:
                     yield from self._copies(name, listing, self._lists[at + 1 :])
         last = {listing.path: listing for listing in self._lists}
         if GROUP_TOPIC in last:
             yield from self._acknowledged(last)
             yield from self._at_rest(last)
-            if self._is_whole:
+            if self._whole.issuperset(_CYCLES):
                 yield from self._hops(last)
             yield from self._events(last)
 
@@ -117,7 +119,7 @@ class RouteReference:
                 continue
             source, dest = last[router["source"]], last[router["dest"]]
             wanted, copies = _selected(router, source), _copied(router, dest)
-            if not self._is_whole:
+            if name not in self._whole:
                 wanted = wanted[len(wanted) - len(copies) :]
             numbers = [each.number for each in wanted], [each.number for each in copies]
             if numbers[0] != numbers[1]:
@@ -149,7 +151,8 @@ class RouteReference:
         if copied != wanted[len(wanted) - len(copied) :]:
             yield self._found(f"{FROM_GROUP} has {_some(copies[::-1], wanted[::-1])}, from its end", at)
         begun = max(asked.answered_at for asked in self._routers)
-        for emit in self._emits if self._is_whole else ():
+        is_whole = all(name in self._whole for name, router in ROUTERS.items() if router["source"] == GROUP_TOPIC)
+        for emit in self._emits if is_whole else ():
             new = [each["id"] for each in emit.answer["results"] if each["result"] == "new"]
             missing = set(new) - set(copies)
             if missing and emit.asked_at > begun and not self._is_lost(last[FROM_GROUP], len(missing)):
@@ -158,8 +161,8 @@ class RouteReference:
 
     def _is_lost(self, copies: Asked, missing: int) -> bool:
         """Return whether readers of the copies learn that so many records were evicted before they were copied."""
-        told = sum(last - first + 1 for first, last in copies.answer["losses"])
-        return self._evicts and told >= missing
+        evicted = sum(last - first + 1 for first, last in copies.answer["losses"])
+        return self._evicts and evicted >= missing
 
     def _acknowledged(self, last: dict[str, Asked]) -> Iterator[Violation]:
         """V3: the topics have what was acknowledged, but for a power loss of those that do not wait for the disk.

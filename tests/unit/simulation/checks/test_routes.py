@@ -40,13 +40,15 @@ def found(
     status: int = 200,
     restores: Sequence[Restore] = (),
     earlier: Sequence[Asked] = (),
+    late: str = "",
 ) -> set[str]:
+    """Return the invariants that these lists violate; `late`: the router that was declared after the others."""
     routers = list(ROUTERS)[:declared]
     records = {"records": [route_record(number, "route-in-1") for number in (0, 1)]}
     path = "/v0/topics/route-in-1"
     asked = [
         Asked(ROUTE_TOPIC, "a", 0.1, 0.1, 200, {"durability": durability}, None, path=path),
-        *(Asked(ROUTER, "a", 0.1, 0.2, 200, None, None, path=name) for name in routers),
+        *(Asked(ROUTER, "a", 0.1, 0.4 if name == late else 0.2, 200, None, None, path=name) for name in routers),
         Asked(ROUTE_WRITE, "a", 1.0, 1.1, status, records, None, path=path),
         *earlier,
         *(listing(topic, lists.get(topic, [])) for topic in LISTED),
@@ -109,6 +111,13 @@ def test_a_restore_takes_declarations_and_writes_that_the_copy_may_not_have(
     copied: float, change: Lists, violations: set[str]
 ) -> None:
     assert found(RIGHT | change, restores=[Restore("a", copied, 2.0)]) == violations
+
+
+@pytest.mark.parametrize(("late", "violations"), [("exact", set()), ("loop-back", {"V12"})])
+def test_a_router_copies_everything_unless_a_restore_may_have_taken_its_own_declaration(
+    late: str, violations: set[str]
+) -> None:
+    assert found(RIGHT | {"route-exact": [1]}, restores=[Restore("a", 0.3, 2.0)], late=late) == violations
 
 
 @pytest.mark.parametrize("topic", ["route-in-1", "route-exact", "hops-b"])
