@@ -11,9 +11,9 @@ import pytest
 
 from eventd.api.listener.sending import ClientStream
 from eventd.api.topics.checkpoints import EventPlace
-from eventd.api.topics.client_stream import FollowedTopic
+from eventd.api.topics.client_stream import FollowedTopic, WatchCursor
 from eventd.api.topics.shared_reads import Page
-from eventd.api.topics.start import TopicSnapshot
+from eventd.api.topics.start import OTHER_EPOCH, TopicSnapshot
 from eventd.api.topics.topic_progress import TopicProgress
 from eventd.api.topics.websocket import WsFollower
 from eventd.egress.callbacks import formats
@@ -135,6 +135,15 @@ def take_ids_for_new(patch: pytest.MonkeyPatch) -> None:
         continue_after(self, place._replace(epoch=newest))
 
     patch.setattr(TopicProgress, "continue_after", continue_in_newest)
+
+
+def continue_with_tombstones(patch: pytest.MonkeyPatch) -> None:
+    """Take the id of an event for one of an ended epoch: the stream after it begins with a tombstone."""
+
+    def continue_in_none(self: TopicProgress, place: EventPlace) -> None:
+        self.begun = WatchCursor(place.seq, OTHER_EPOCH)
+
+    patch.setattr(TopicProgress, "continue_after", continue_in_none)
 
 
 def change_copies(patch: pytest.MonkeyPatch) -> None:

@@ -518,5 +518,12 @@ TABLE: Final = (
         link_bugs.note_no_losses,
         (BySimulation(("V10",), known=10, kinds=("retention",)),),
     ),
+    ProductBug(
+        63,
+        "a session that continues in its topic gets a tombstone",
+        "eventd.api.topics.topic_progress.TopicProgress.continue_after",
+        consumer_bugs.continue_with_tombstones,
+        (BySimulation(("V14",), known=1, kinds=("renewal",)),),
+    ),
 )
 """All seeded bugs in the order of their numbers."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from eventd.simulation.checks.violation import Violation
-from eventd.simulation.load.renewals import RENEWAL, RENEWED_STREAM
+from eventd.simulation.load.renewals import DELETION, RENEWAL, RENEWED_STREAM
 from eventd.simulation.world.event_stream import SentEvent
-from eventd.simulation.world.journal import Asked, Journal
+from eventd.simulation.world.journal import LOSSES, Asked, Journal
 
 _OK: Final = 200
 
@@ -35,6 +35,12 @@ class RenewalReference:
         self._written = [(each.answered_at, _number_of(each)) for each in writes if each.is_good]
         self._uncertain = {_number_of(each) for each in writes if not each.is_good}
         """Numbers of writes without an answer: their records may come late, and into the next topic."""
+        self._first_written: dict[int, float] = {}
+        for each in writes:
+            at = self._first_written.get(_number_of(each), each.asked_at)
+            self._first_written[_number_of(each)] = min(at, each.asked_at)
+        self._deletions = [asked for asked in own if asked.kind == DELETION]
+        self._losses = journal.times(host, *LOSSES)
         self._ids: dict[tuple[str, str], RenewedPlace] = {}
         self._starts: dict[str, set[RenewedPlace]] = {}
         self._begun: dict[str, float] = {}
@@ -61,6 +67,8 @@ class RenewalReference:
                 case "tombstone":
                     if event.data["reason"] != "recreated":
                         yield f"a tombstone of a loss: {event.data}", event.at
+                    if not any(self._may_have_ended(place, event.at) for place in places):
+                        yield f"a tombstone after {_some(places)}, which was not deleted", event.at
                     places = {RenewedPlace(None, event.data["earliest_seq"] - 1)}
                 case "record":
                     place, details = self._advance(event, places)
@@ -77,6 +85,18 @@ class RenewalReference:
                 return
             if len(places) == 1:
                 yield from self._keep(stream, event, *places)
+
+    def _may_have_ended(self, place: RenewedPlace, at: float) -> bool:
+        """Return whether the topic of a place may have been deleted, or its epoch have ended, before a time.
+
+        A deletion without a good answer may come late, and so may the new epoch after a loss.
+        """
+        if place.number is None:
+            return True
+        begun = self._first_written[place.number]
+        deletions = [each for each in self._deletions if each.asked_at <= at]
+        is_deleted = any(not each.is_good or each.answered_at > begun for each in deletions)
+        return is_deleted or any(loss <= at for loss in self._losses)
 
     def _advance(self, event: SentEvent, places: set[RenewedPlace]) -> tuple[RenewedPlace, list[str]]:
         """Return the place after an event with records, and what is wrong with them."""

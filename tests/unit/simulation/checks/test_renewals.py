@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 
 from eventd.simulation.checks.renewals import RenewalReference
-from eventd.simulation.load.renewals import RENEWAL, RENEWED_STREAM
+from eventd.simulation.load.renewals import DELETION, RENEWAL, RENEWED_STREAM
 from eventd.simulation.world.event_stream import SentEvent
 from eventd.simulation.world.journal import Asked, Journal
 
 
 def written(number: int, at: float, status: int = 200) -> Asked:
     return Asked(RENEWAL, "a", at - 0.1, at, status, {"records": [{"data": {"topic": number}}]}, {})
+
+
+def deleted(at: float, status: int = 200) -> Asked:
+    return Asked(DELETION, "a", at - 0.1, at, status, None, None)
 
 
 def records(topic: int, *seqs: int, event_id: str = "") -> SentEvent:
@@ -40,7 +44,7 @@ def found(*streams: tuple[str, list[SentEvent]], writes: list[Asked], status: in
 
 
 FIRST = ("", [records(0, 1, 2, 3), caught_up(3, "0 3")])
-WRITES = [written(0, 1.0), written(1, 2.9)]
+WRITES = [deleted(0.5), written(0, 1.0), deleted(1.9), written(1, 2.9)]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +73,16 @@ def test_a_stream_that_begins_with_a_tombstone_violates_nothing(last_id: str, ev
 )
 def test_a_stream_that_continues_wrongly_is_named(last_id: str, events: list[SentEvent]) -> None:
     assert found(FIRST, (last_id, events), writes=WRITES) == {"V14"}
+
+
+@pytest.mark.parametrize(
+    ("deletion", "violations"),
+    [(deleted(1.9), set()), (deleted(0.5), {"V14"}), (deleted(0.5, status=0), set()), (deleted(9.0), {"V14"})],
+)
+def test_a_tombstone_in_a_topic_that_was_not_deleted_is_named(deletion: Asked, violations: set[str]) -> None:
+    """A deletion that was not answered may come late."""
+    writes = [deletion, written(0, 1.0)]
+    assert found(FIRST, ("0 3", [tombstone(), records(0, 1, 2, 3)]), writes=writes) == violations
 
 
 def test_a_topic_of_before_the_session_may_be_there_again_after_a_restore() -> None:
