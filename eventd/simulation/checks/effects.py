@@ -13,6 +13,9 @@ from eventd.simulation.world.played_plugin import DERIVED, door_of
 
 _SUCCEEDED: Final = "succeeded"
 _PARKED: Final = "parked"
+_COALESCED: Final = "coalesced"
+_ENDS: Final = (_SUCCEEDED, _PARKED)
+"""The outcomes of the newest run of an event at rest."""
 
 
 class EffectReference:
@@ -32,8 +35,8 @@ class EffectReference:
         self._is_restored = journal.is_restored(host)
         emits = [each for asked in journal.of("emit") for each in asked.question["events"]]
         self._refreshed = {each["id"] for each in emits if "expiresAt" in each}
-        is_evicting = host in journal.retentions
-        self._evicted = {each["id"] for each in emits if is_evicting and each["type"].startswith(MATCHED)}
+        self._is_evicting = host in journal.retentions
+        self._evicted = {each["id"] for each in emits if self._is_evicting and each["type"].startswith(MATCHED)}
         """Events that match, and may have been evicted after they had their effect."""
 
     def violations(self) -> Iterator[Violation]:
@@ -63,11 +66,12 @@ class EffectReference:
         matching = [each["id"] for each in events if each["type"].startswith(MATCHED)]
         for name in matching:
             outcome = outcomes[name]["outcome"] if name in outcomes else "not run"
-            if name in self._refreshed:
-                continue  # it is coalesced, or has an effect for each of its records
-            least = outcome == _SUCCEEDED
-            most = self._runs_of(name) if self._is_restored else int(least)
-            if outcome not in (_SUCCEEDED, _PARKED) or not least <= effects[name] <= most:
+            least, ends = int(outcome == _SUCCEEDED), [*_ENDS]
+            most = self._runs_of(name) if self._is_restored else least
+            if name in self._refreshed:  # it is run for each record that is not coalesced
+                most, ends = self._runs_of(name), [*_ENDS, _COALESCED]
+                least = 0 if self._is_evicting else least  # retention may have taken the effect of an evicted record
+            if outcome not in ends or not least <= effects[name] <= most:
                 yield self._found(f"{name} is {outcome}, and has {effects[name]} effects")
                 return
         others = effects.keys() - set(matching) - self._evicted

@@ -61,6 +61,24 @@ def test_a_refreshed_event_may_be_coalesced() -> None:
 
 
 @pytest.mark.parametrize(
+    ("effects", "runs", "outcome", "violations"),
+    [
+        (1, 1, "succeeded", []),
+        (1, 2, "succeeded", []),  # of a second record with the same set of events
+        (2, 2, "succeeded", []),
+        (2, 1, "succeeded", ["V13"]),
+        (0, 1, "succeeded", ["V13"]),
+        (0, 0, "not run", ["V13"]),
+    ],
+)
+def test_a_refreshed_event_has_an_effect_and_no_more_than_it_was_run_with_sets_of_events(
+    effects: int, runs: int, outcome: str, violations: list[str]
+) -> None:
+    sets = [[EVENT], [EVENT, "a-00001"]][:runs]
+    assert found(*(derived() for _ in range(effects)), sets=sets, outcome=outcome, refreshed=True) == violations
+
+
+@pytest.mark.parametrize(
     ("effects", "changes"),
     [
         ([], {}),
