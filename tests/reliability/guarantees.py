@@ -103,7 +103,7 @@ GUARANTEES: Final = (
         ("V4", "V7", "V10", "V16"),
         ("a link",),
         ("tests/integration/egress/peers/test_federation_contiguity.py", "tests/contract/log/retention"),
-        (16, 17, 18, 29, 30, 31, 46, 47),
+        (16, 17, 18, 29, 30, 31, 46, 47, 62),
     ),
 )
 """In the order of the README."""
