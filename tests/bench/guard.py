@@ -38,6 +38,7 @@ from tests.bench.kept_ratios import Measure, Row, table, to_keep, worse
 from tests.bench.starts import Starts
 from tests.bench.wire import run_alone
 from tests.bench.yardsticks import bare_loop, flush, imports
+from tests.support.option_values import read_count
 
 KEPT = Path(__file__).with_name("guard.json")
 SIZE = 350
@@ -92,17 +93,11 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.guard")
     parser.add_argument("--keep", action="store_true", help="keep the ratios of this run, to be compared with")
-    parser.add_argument("--rounds", type=_some, default=3)
-    parser.add_argument("--events", type=_some, default=30_000, help="of a round")
-    parser.add_argument("--held", type=_some, default=1_000_000, help="events that a node holds when it starts")
+    parser.add_argument("--rounds", type=read_count, default=3)
+    parser.add_argument("--events", type=read_count, default=30_000, help="of a round")
+    parser.add_argument("--held", type=read_count, default=1_000_000, help="events that a node holds when it starts")
     parser.add_argument("--folder", help="on the disk that is to be measured; the temporary one of the system")
     return parser.parse_args()
-
-
-def _some(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
 
 
 def _machine() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.chaos.kinds import NODE_FAULTS
 from tests.chaos.plan import LOADS, Axes, FaultWithoutTarget, draw
 from tests.chaos.report import CampaignReport
 from tests.chaos.run import run, say
-from tests.support.names import names_of
+from tests.support.option_values import names_of
 from tests.support.postgres import PostgresServer, find_programs
 
 

@@ -28,6 +28,7 @@ from tests.chaos.load import FAILED, Ledger
 from tests.chaos.report import CampaignReport
 from tests.chaos.run import say
 from tests.support.declared import PLAIN_GROUP
+from tests.support.option_values import read_count
 from tests.support.processes import DAEMON, Processes
 from tests.support.running import NodeProcess
 from tests.support.waiting import wait_for
@@ -314,7 +315,7 @@ def _in_gap(node: str, position: int, gaps: list[dict[str, Any]]) -> bool:
 def main(arguments: list[str]) -> int:
     """Run the table; return 4 if a check fails. Exits with status 2 if there is nothing to run."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos restores", description=__doc__)
-    parser.add_argument("--moments", type=_some, default=3, help="how many times both nodes are backed up")
+    parser.add_argument("--moments", type=read_count, default=3, help="how many times both nodes are backed up")
     parser.add_argument("--most", type=int, default=0, help="at most so many cells, drawn by --seed; 0: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="cells with this text in their name")
@@ -330,13 +331,6 @@ def main(arguments: list[str]) -> int:
     Random(options.seed).shuffle(drawn)
     report = CampaignReport(options.report)
     return 0 if run_table(drawn[: options.most or None], report, options) else 4
-
-
-def _some(text: str) -> int:
-    """Return a number of moments. Raises `ArgumentTypeError`."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 on")
-    return int(text)
 
 
 def run_table(drawn: list[tuple[int, Cell]], report: CampaignReport, options: argparse.Namespace) -> bool:

@@ -24,6 +24,7 @@ from tests.bench.rivals.own import Own, OwnOnPostgres
 from tests.bench.rivals.servers import ServerFailed
 from tests.bench.rivals.table import Row, markdown, picture
 from tests.bench.rounds import machine
+from tests.support.option_values import names_of, read_count
 
 PACKAGES = {one.__name__.rpartition(".")[2]: one.PACKAGE for one in (nats, redis, mosquitto, rabbitmq)}
 CLIENTS = {one.__name__.rpartition(".")[2]: one.CLIENT.package for one in (nats, rabbitmq)}
@@ -59,31 +60,18 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.rivals", description="Measure the rivals beside us.")
     parser.add_argument("--install", action="store_true", help="install what is missing, with apt-get and pip")
-    parser.add_argument("--events", type=_count, default=100_000)
-    parser.add_argument("--size", type=_count, default=348, help="bytes of an event, as it is stored")
-    parser.add_argument("--singles", type=_count, default=500, help="events that are sent one at a time")
-    parser.add_argument("--rounds", type=_count, default=3)
-    parser.add_argument("--only", type=_families, default=FAMILIES, help=f"of {','.join(FAMILIES)}")
+    parser.add_argument("--events", type=read_count, default=100_000)
+    parser.add_argument("--size", type=read_count, default=348, help="bytes of an event, as it is stored")
+    parser.add_argument("--singles", type=read_count, default=500, help="events that are sent one at a time")
+    parser.add_argument("--rounds", type=read_count, default=3)
+    parser.add_argument(
+        "--only", type=names_of("contestant", FAMILIES), default=FAMILIES, help=f"of {','.join(FAMILIES)}"
+    )
     parser.add_argument("--out", type=Path, help="a file for the tables; a picture goes beside it, as .svg")
     options = parser.parse_args()
     if options.out and not options.out.absolute().parent.is_dir():
         parser.error(f"--out {options.out}: there is not a folder {options.out.parent}")
     return options
-
-
-def _count(told: str) -> int:
-    number = int(told) if told.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{told}: give a number from 1 on")
-    return number
-
-
-def _families(told: str) -> list[str]:
-    names = told.split(",")
-    unknown = [name for name in names if name not in FAMILIES]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not known; there are {', '.join(FAMILIES)}")
-    return names
 
 
 def contestants(families: Sequence[str]) -> list[Contestant]:

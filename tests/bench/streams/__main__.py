@@ -29,7 +29,7 @@ from tests.bench.streams.site import StreamSite, open_site
 from tests.bench.streams.table import markdown, picture
 from tests.bench.streams.ways import WAYS
 from tests.bench.streams.ways import measure as measure_way
-from tests.support.names import names_of
+from tests.support.option_values import names_of
 
 Figures = dict[str, float]
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Names in the options of the tools of the tests."""
+"""Values of the options of the tools of the tests."""
 
 from __future__ import annotations
 
@@ -17,3 +17,10 @@ def names_of(what: str, known: Collection[str]) -> Callable[[str], tuple[str, ..
         return names
 
     return read
+
+
+def read_count(text: str) -> int:
+    """Return a number from 1 on. Raises `ArgumentTypeError`."""
+    if not text.isdecimal() or not int(text):
+        raise ArgumentTypeError(f"'{text}' is not a number from 1 on")
+    return int(text)
