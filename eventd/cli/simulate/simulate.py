@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -193,29 +193,35 @@ def _shrink(plan: SimulationPlan, invariant: str, server: ScratchDatabases | Non
         print(f"still violates {invariant}: {_size(smaller)}", file=sys.stderr, flush=True)
 
     on = " --postgres URL" if server is not None else ""
-    with _new_file(f"plan-{plan.seed}") as (file, write):  # first: a search takes minutes
+    with _new_file(f"plan-{plan.seed}") as file:  # first: a search takes minutes
         smallest = shrink_failure(plan, invariant, _folder(), report, server)
-        write(smallest.to_json() + b"\n")
+        try:
+            file.write_bytes(smallest.to_json() + b"\n")
+        except OSError as error:
+            raise _unwritten(file.name, error) from None
     print(f"{file}: {_size(smallest)}; repeat it with routerd-eventd simulate --plan {file}{on} --trace")
 
 
 @contextmanager
-def _new_file(name: str) -> Iterator[tuple[Path, Callable[[bytes], object]]]:
-    """Yield a JSON file of the first free name, as another plan must not be overwritten, and what writes it.
+def _new_file(name: str) -> Iterator[Path]:
+    """Create a JSON file of the first free name, as another plan must not be overwritten, and yield its path.
 
-    It is removed if the block raises. Raises `EventdError` if it cannot be created or written.
+    It is removed if the block raises. Raises `EventdError` if it cannot be created.
     """
     try:
         file = next(file for number in itertools.count(1) if (file := _created(name, number)))
     except OSError as error:
-        raise EventdError(
-            f"{name}.json cannot be written in {Path.cwd()}: {error.strerror}", hint="change to another folder"
-        ) from None
+        raise _unwritten(f"{name}.json", error) from None
     try:
-        yield file, file.write_bytes
+        yield file
     except BaseException:
         file.unlink(missing_ok=True)
         raise
+
+
+def _unwritten(name: str, error: OSError) -> EventdError:
+    reason = f"{name} cannot be written in {Path.cwd()}: {error.strerror}"
+    return EventdError(reason, hint="change to another folder")
 
 
 def _created(name: str, number: int) -> Path | None:

@@ -31,6 +31,9 @@ ENTRY_SHARE: Final = 0.25
 REMEMBERED: Final = 5
 """The cost of a view is the time of the fastest of this many renderings: slower ones only waited for other work of the
 node."""
+MEASURED: Final = 3
+"""Renderings after which the cost of a view is known. Until then a view is rendered as for viewers who enter: one slow
+rendering, while the node does other work, would delay the next for many seconds."""
 SENDING: Final = 5e-9
 """Approximate seconds that it takes to send one byte to one viewer."""
 WAKING: Final = 5e-5
@@ -190,7 +193,8 @@ class Hub:
                 cost = min(times) + sending
                 soonest = begun + max(INTERVAL_SECONDS, cost * self._watched / ENTRY_SHARE)
                 await self._clock.sleep(max(0.0, soonest - self._clock.monotonic()))
-                await self._rest(view, begun, times[-1], cost)
+                if len(times) >= MEASURED:
+                    await self._rest(view, begun, times[-1], cost)
         finally:
             if self._views.get(key) is view:
                 del self._views[key]
