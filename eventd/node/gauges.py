@@ -19,7 +19,7 @@ from eventd.log.history.trees import all_tile_bytes
 from eventd.log.retention.waiting import RetentionWaits
 from eventd.log.witnesses.cosignatures import read_witness_ages
 from eventd.log.witnesses.waiting import count_waiting
-from eventd.node.attempt import attempt
+from eventd.node.attempts import Attempts
 from eventd.node.surface_gauges import read_surface
 from eventd.observe.callback_figures import CallbackFigure
 from eventd.observe.metrics import Metrics
@@ -50,6 +50,7 @@ class Gauges:
 
     def __init__(self, log: EventLog, metrics: Metrics, settings: Settings, waits: RetentionWaits) -> None:
         self._log = log
+        self._attempts = Attempts(log.clock.monotonic)
         self._metrics = metrics
         self._surface = settings if settings.routemaster_listen is not None else None
         self._waits = waits
@@ -59,7 +60,7 @@ class Gauges:
         """Measure and set the gauges every `MEASURE_SECONDS` or less often, until cancelled. A failure is logged."""
         while True:
             begun = self._log.clock.monotonic()
-            await attempt("metrics", self._measure(groups()))
+            await self._attempts.make("metrics", self._measure(groups()))
             spent = self._log.clock.monotonic() - begun
             await self._log.clock.sleep(max(MEASURE_SECONDS, MEASURE_REST * spent))
 

@@ -13,7 +13,7 @@ from eventd.log.core.id_merges import merge_ids
 from eventd.log.cursors.dead_letters import recount_dead_letters
 from eventd.log.retention.waiting import RetentionWaits
 from eventd.log.topics.limits import clear_ephemeral
-from eventd.node.attempt import attempt
+from eventd.node.attempts import Attempts
 from eventd.node.gauges import Gauges
 from eventd.node.retention import Retention
 from eventd.observe.metrics import Metrics
@@ -38,6 +38,7 @@ class Housekeeping:
     def __init__(self, log: EventLog, settings: Settings, metrics: Metrics, share: Share = ALL) -> None:
         self._share = share
         self._log = log
+        self._attempts = Attempts(log.clock.monotonic)
         self._settings = settings
         self._retention = Retention(log, settings, metrics)
         self.retention_waits = RetentionWaits()
@@ -90,14 +91,14 @@ class Housekeeping:
         """Merge the runs of ids that this process finds at its start, or writes, until cancelled."""
         while True:
             await self._log.unmerged.wait()
-            merged = await attempt("ids", merge_ids(self._log))
+            merged = await self._attempts.make("ids", merge_ids(self._log))
             await self._log.clock.sleep(MERGE_SECONDS if merged else RETRY_SECONDS)
 
     async def checkpoint_for_ever(self) -> None:
         """Checkpoint SQLite's write-ahead log regularly, outside of the appends, until cancelled."""
         while True:
             await self._log.clock.sleep(CHECKPOINT_SECONDS)
-            await attempt("checkpoint", self._log.database.checkpoint())
+            await self._attempts.make("checkpoint", self._log.database.checkpoint())
 
 
 def _recount(conn: Connection) -> None:

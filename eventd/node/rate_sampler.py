@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eventd.log.core.eventlog import EventLog
 from eventd.log.core.topic_row import read_group_topics
-from eventd.node.attempt import attempt
+from eventd.node.attempts import Attempts
 from eventd.observe.rates import INTERVAL_SECONDS, RateHistory
 from eventd.observe.traffic import Traffic
 from eventd.resources.group_configuration import topic_of
@@ -22,6 +22,7 @@ class RateSampler:
     def __init__(self, log: EventLog, traffic: Traffic) -> None:
         self.history = RateHistory()
         self._log = log
+        self._attempts = Attempts(log.clock.monotonic)
         self._traffic = traffic
         self._groups: dict[int, str] = {}
         self._highest = -1
@@ -37,7 +38,7 @@ class RateSampler:
             await clock.sleep(LOOK_SECONDS)
             now, tick = clock.monotonic(), self._tick()
             if tick != last:
-                await attempt("rates", self._sample(tick, now - begun))
+                await self._attempts.make("rates", self._sample(tick, now - begun))
                 begun, last = now, tick
 
     def _tick(self) -> int:

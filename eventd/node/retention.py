@@ -27,7 +27,7 @@ from eventd.log.retention.prefix import STEP_RECORDS
 from eventd.log.routemaster.tokens import DeleteExpiredTokens, read_expired
 from eventd.log.topics.deleted_topics import PAGE, STEP_ROWS, ClearStep, clear_deleted, read_cleared, remove_cleared
 from eventd.log.topics.limits import is_due, sweep
-from eventd.node.attempt import attempt
+from eventd.node.attempts import Attempts
 from eventd.observe.metrics import Metrics
 from eventd.resources.group_configuration import GroupConfig, effective, topic_of
 from eventd.runtime.clock import SECOND, Moment
@@ -66,6 +66,7 @@ class Retention:
 
     def __init__(self, log: EventLog, settings: Settings, metrics: Metrics) -> None:
         self._log = log
+        self._attempts = Attempts(log.clock.monotonic)
         self._settings = settings
         self._metrics = metrics
         self._evicting = eviction_pace(log)
@@ -85,7 +86,7 @@ class Retention:
         due = deque(group.name for group in groups if group.retention.is_bounded)
         while due:
             name = due.popleft()
-            await attempt(f"retention of group {name}", self._evict(one_round, name, due))
+            await self._attempts.make(f"retention of group {name}", self._evict(one_round, name, due))
 
     async def _evict(self, one_round: EvictionRound, name: str, due: deque[str]) -> None:
         """Evict some events of a group, which is due again if there may be more."""
@@ -104,7 +105,7 @@ class Retention:
         fast as they become old, however busy the node is.
         """
         while True:
-            await attempt("old rows", self._delete_rows())
+            await self._attempts.make("old rows", self._delete_rows())
             await self._log.clock.sleep(self._settings.prune_interval)
 
     async def _delete_rows(self) -> None:
@@ -197,7 +198,7 @@ class Retention:
         It is separate from retention, which must not wait until much data is removed.
         """
         while True:
-            await attempt("removal of deleted topics", self._remove_deleted())
+            await self._attempts.make("removal of deleted topics", self._remove_deleted())
             await self._log.clock.sleep(self._settings.prune_interval)
 
     async def _remove_deleted(self) -> None:
@@ -222,7 +223,7 @@ class Retention:
     async def sweep_for_ever(self) -> None:
         """Remove expired records, and records over a lowered limit, from topics of records, until cancelled."""
         while True:
-            await attempt("sweep of topics", self._sweep())
+            await self._attempts.make("sweep of topics", self._sweep())
             await self._log.clock.sleep(SWEEP_SECONDS)
 
     async def _sweep(self) -> None:

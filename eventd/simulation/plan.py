@@ -100,7 +100,7 @@ def draw_plan(
 def plan_from_json(text: bytes) -> SimulationPlan:
     """Return the plan that `to_json` has written; a kept one says more of itself.
 
-    Raises `msgspec.DecodeError`, and `Invalid` for a kind or a node that does not exist.
+    Raises `msgspec.DecodeError`, also for a negative time, and `Invalid` for a kind or a node that does not exist.
     """
     plan = msgspec.json.decode(text, type=SimulationPlan)
     for place, found, known, what in _names_in(plan):

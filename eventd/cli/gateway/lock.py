@@ -48,10 +48,17 @@ def serving_lock(database: Database) -> Iterator[None]:
                 hint="stop it first, or use another data folder",
             ) from None
         file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        _write(path, file.fileno(), f"{os.getpid()}\n")
         yield
         file.truncate(0)
+
+
+def _write(path: Path, file: int, text: str) -> None:
+    """Write into an open lock file. Raises an `OSError` that names it: the node cannot start on a full disk."""
+    try:
+        os.write(file, text.encode())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _create_lock(path: Path, database: Path | None) -> None:
@@ -111,7 +118,7 @@ def write_serving(database: Database, node: ServingNode) -> None:
     path = lock_path(database)
     if path is not None:
         with path.open("a") as file:
-            file.write(node.line())
+            _write(path, file.fileno(), node.line())
 
 
 def read_serving(database: Database) -> ServingNode | None:

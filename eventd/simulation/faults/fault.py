@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from eventd.simulation.world.clock import Seconds
 from eventd.simulation.world.proxy import ANSWERS
 from eventd.simulation.world.session_failures import SessionFailure
 from eventd.simulation.world.streams import ChanceStreams, Stream
@@ -103,10 +104,10 @@ class Fault:
     `amount` and `number` mean what the kind says.
     """
 
-    at: float
+    at: Seconds
     kind: str
     target: str
-    seconds: float
+    seconds: Seconds
     other: str = ""
     mode: str = ""
     amount: float = 0.0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from eventd.simulation.world.clock import Seconds
 from eventd.simulation.world.requests import ApiClient
 from eventd.simulation.world.streams import Stream
 from eventd.simulation.world.topology import Topology
@@ -26,7 +27,7 @@ class LoadStep:
     `data` is what this kind needs for it, as JSON; `LANE` and `UNIT` mean the same in all kinds.
     """
 
-    at: float
+    at: Seconds
     kind: str
     host: str
     data: dict[str, Any] = field(default_factory=dict)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from eventd.runtime.clock import SECOND
 from eventd.simulation.world.loop import BEGIN, VirtualLoop
 
 EPOCH: Final = 1_790_000_000
 """The true wall time when a run begins, in seconds since 1970."""
+Seconds = Annotated[float, msgspec.Meta(ge=0.0)]
+"""Virtual seconds in a plan: since the begin of the load, or how long something lasts."""
 
 
 class WallTime:

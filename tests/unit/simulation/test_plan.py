@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from eventd.errors import Invalid
@@ -43,6 +44,14 @@ def test_a_plan_that_names_what_does_not_exist_is_refused(part: str, name: str, 
     with pytest.raises(Invalid, match=re.escape(place)) as caught:
         plan_from_json(json.dumps(plan).encode())
     assert caught.value.hint.startswith("write one of ")
+
+
+@pytest.mark.parametrize(("part", "name"), [("load", "at"), ("faults", "at"), ("faults", "seconds")])
+def test_a_negative_time_in_a_plan_is_refused(part: str, name: str) -> None:
+    plan = json.loads(draw_plan(7).to_json())
+    plan[part][0][name] = -0.5
+    with pytest.raises(msgspec.ValidationError, match=re.escape(f"at `$.{part}[0].{name}`")):
+        plan_from_json(json.dumps(plan).encode())
 
 
 @pytest.mark.parametrize("store", LACKING)

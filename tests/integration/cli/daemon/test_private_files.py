@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import stat
 from contextlib import closing
 from pathlib import Path
@@ -65,6 +66,17 @@ def test_the_lock_does_not_empty_what_a_link_under_its_name_leads_to(tmp_path: P
     finally:
         database.close()
     assert precious.read_text() == "precious"
+
+
+def test_a_lock_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with closing(Database(f"sqlite:///{tmp_path}/eventd.db")) as database:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # fails as a full disk does
+        try:
+            with pytest.raises(OSError, match=r"eventd\.db\.lock"), serving_lock(database):
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
