@@ -247,9 +247,9 @@ class Bench:
 
     def _begins(self, name: str, other: str) -> int:
         """Return the position after which the peer's mark begins. A peer whose copy is of a time before the first batch
-        gets no gap for what retention has removed: it may never have been meant for it."""
-        (mark,) = self.nodes[other].ask("GET", "/groups/edge/links", peer=name)["inbound"]
-        return int(mark["base"])
+        gets no gap for what retention has removed: it may never have been meant for it. 0 until the link is opened."""
+        marks = self.nodes[other].ask("GET", "/groups/edge/links", peer=name)["inbound"]
+        return max((int(mark["base"]) for mark in marks), default=0)
 
     def _compare(self, cell: Cell, acknowledged: dict[str, list[str]], notes: list[str]) -> Outcome:
         found = Outcome(notes=[*notes])
