@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from tests.chaos.kinds import PRELOADED
 from tests.chaos.member import Member
-from tests.chaos.mounts import mount
+from tests.chaos.mounts import make_read_only, mount
 from tests.chaos.plan import Fault
 from tests.chaos.preload import Preload
-from tests.chaos.steps import Steps
+from tests.chaos.steps import Steps, until
 
 if TYPE_CHECKING:
     from tests.chaos.faults import Faults
@@ -64,7 +64,8 @@ def _limit_files(member: Member, fault: Fault) -> Steps:
 
 def _start_read_only(member: Member, fault: Fault) -> Steps:
     member.kill()
-    mount("-o", "remount,ro", str(member.running.data))
+    # The workers of a node that was killed end a moment later.
+    yield from until(lambda: make_read_only(member.running.data), f"{member.name}'s processes to close their files")
     try:
         process = member.running.process.start()
         yield fault.seconds

@@ -23,5 +23,14 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 def mount(*arguments: str) -> None:
     """Run the command `mount`. Raises AssertionError with its output."""
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    done = _mount(*arguments)
     assert done.returncode == 0, f"mount {' '.join(arguments)}: {done.stderr}"
+
+
+def make_read_only(folder: Path) -> bool:
+    """Make the file system at a folder read-only; return False while a process has a file there open for writing."""
+    return _mount("-o", "remount,ro", str(folder)).returncode == 0
+
+
+def _mount(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["mount", *arguments], capture_output=True, text=True)
