@@ -13,6 +13,8 @@ LEAST_GROWTH: Final = 0.02
 each other, so that their interval is narrower than it should be."""
 MOST_LEFT: Final = 1.25
 """How many times a figure may be that of the begin once the load is over."""
+BEGIN_SECONDS: Final = 3600.0
+"""How long the begin is, with which the end is compared, or the first half of the load: meanwhile caches fill."""
 LEAST_HOURS: Final = 1 / 6
 """The least length of the judged half: caches fill at first, and retention has nothing to evict yet."""
 LEAST_LOAD: Final = 0.8
@@ -37,10 +39,11 @@ class Series(NamedTuple):
 
 def judge(series: Series) -> dict[str, Any] | None:
     """Return the row of one figure; None if it has too few samples."""
-    half = series.samples[len(series.samples) // 2 :]
+    middle = len(series.samples) // 2
+    half = series.samples[middle:]
     if len(half) < 3:
         return None
-    begin = median(value for _, value in series.samples[: max(3, len(series.samples) // 10)])
+    begin = median(value for at, value in series.samples[: max(3, middle)] if at < BEGIN_SECONDS)
     hours = [(at / 3600, value) for at, value in half]
     slope = slope_of(hours)
     end = half[-1][1] if series.after is None else series.after

@@ -54,6 +54,14 @@ def test_a_verdict(slope: float, after: float, verdict: str) -> None:
     assert row["verdict"] == verdict
 
 
+@pytest.mark.parametrize(("after", "verdict"), [(150.0, STEADY), (200.0, LEFT)])
+def test_memory_that_fills_caches_in_the_first_half_comes_back_to_it(after: float, verdict: str) -> None:
+    samples = [(at, value - max(0.0, 50.0 - at / 20.0)) for at, value in noisy(0.0, level=150.0)]
+    row = judge(Series("a", "memory (MiB)", samples, after))
+    assert row is not None
+    assert row["verdict"] == verdict
+
+
 def test_a_short_soak_judges_nothing() -> None:
     row = judge(Series("a", "threads", noisy(0.01, count=60), 101.0))
     assert row is not None

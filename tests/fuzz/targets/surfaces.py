@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,9 @@ Outcome = list[tuple[str, str]] | str
 
 
 def _drafts(read: Any, events: list[Any]) -> Outcome:
+    numbers = count()  # of a request as a whole, only the first id without one is drawn: the others count on
     try:
-        drafts = read(events, group(), now=NOW, random=lambda size: bytes(size))
+        drafts = read(events, group(), now=NOW, random=lambda size: next(numbers).to_bytes(8).ljust(size))
     except EventdError as error:
         return f"{type(error).__name__}: {error.message}"
     drafts = drafts if isinstance(drafts, Drafts) else Drafts.of(drafts)
