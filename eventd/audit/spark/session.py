@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import sys
 import tempfile
@@ -256,12 +257,19 @@ def _bridge_loggers() -> list[logging.Logger]:
 
 @contextlib.contextmanager
 def _silent(*loggers: logging.Logger) -> Iterator[None]:
-    before = [one.level for one in loggers]
+    """Switch off loggers, and what the bridge logs past its own: a broken connection, with a traceback, as the root."""
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return f"{os.sep}py4j{os.sep}" not in record.pathname
+
+    root, before = logging.getLogger(), [one.level for one in loggers]
     for one in loggers:
         one.setLevel(logging.CRITICAL + 1)
+    root.addFilter(is_of_others)
     try:
         yield
     finally:
+        root.removeFilter(is_of_others)
         for one, level in zip(loggers, before, strict=True):
             one.setLevel(level)
 
