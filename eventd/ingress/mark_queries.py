@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from eventd.runtime.clock import SECOND, Clock
+from eventd.runtime.clock import Clock, StartTime
 from federation.errors import Conflict
 from federation.ranges import Mark
 from federation.wire import BatchHeader
@@ -38,8 +38,7 @@ class MarkQueries:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._begun = clock.monotonic()
+        self._begun = StartTime(clock)
         self._asked: dict[str, int] = {}  # by node, when its latest query was signed; most recent last
 
     def remember(self, node: str, created: int, peers: Collection[str]) -> None:
@@ -47,20 +46,12 @@ class MarkQueries:
 
         Invented names cannot displace declared peers (`peers`); a displaced node asks again.
         """
-        if created < self._since():
+        if created < self._begun.seconds():
             return
         self._asked.pop(node, None)
         self._asked[node] = created
         if len(self._asked) > MOST_ASKED + len(peers):
             del self._asked[next(known for known in self._asked if known not in peers)]
-
-    def _since(self) -> int:
-        """Return when the group began to be served, by the wall clock as it is now.
-
-        A machine may start with a clock that is hours ahead, and correct it later: its peers' queries must count then.
-        """
-        passed = round((self._clock.monotonic() - self._begun) * SECOND)
-        return (self._clock.now() - passed) // SECOND
 
     def require(self, header: BatchHeader, created: int, mark: Mark | None) -> None:
         """Require that a batch continues the stored mark's epoch, begins a link at 0, or was signed after a mark query.

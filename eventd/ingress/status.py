@@ -1,8 +1,8 @@
 """Answers members of a group that ask for this node's links, but no more often than a map needs them.
 
 A question has no effect, so its nonce is not stored: nothing is written for an open map. A captured question is
-useless in any case: each question of a node must be signed later than its last one, and after this process began to
-serve the group.
+refused in any case: it was signed before this process began to serve the group, or its nonce is remembered in memory.
+The order of the times of signing decides nothing, because the asker's clock may be set back between two questions.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from eventd.ingress.nonces import repeated
 from eventd.resources.group_configuration import GroupConfig
-from eventd.runtime.clock import SECOND, Clock
+from eventd.runtime.clock import SECOND, Clock, StartTime
 from federation.errors import Conflict, NotShared, TooManyQueries
 from federation.signing import VerifiedRequest
 from federation.status import NodeReport, read_status_question, write_status_answer
@@ -22,6 +23,8 @@ SHORTEST_SECONDS: Final = 2.0
 """The shortest time between two answered questions of one node. A map asks every 10 s."""
 MOST_ASKERS: Final = 1024
 """Maximum number of undeclared nodes whose questions are remembered: a member can invent names."""
+MOST_ANSWERED: Final = 16_384
+"""With this many remembered questions, undeclared nodes are not answered: a member can ask in many names."""
 
 
 class LinkReporter(Protocol):
@@ -37,7 +40,7 @@ class LinkReporter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _AnsweredQuestion:
-    """The last answered question of a node: when it was signed (seconds since 1970), and answered (monotonic)."""
+    """An answered question: when it was signed (seconds since 1970), and answered (monotonic)."""
 
     created: int
     at: float
@@ -49,8 +52,10 @@ class StatusQuestions:
     def __init__(self, reporter: LinkReporter, clock: Clock) -> None:
         self._reporter = reporter
         self._clock = clock
-        self._since = clock.now() // SECOND
-        self._asked: dict[str, _AnsweredQuestion] = {}  # most recent last
+        self._begun = StartTime(clock)
+        self._asked: dict[str, float] = {}  # by node, when its last question was answered (monotonic)
+        self._answered: dict[tuple[str, str], _AnsweredQuestion] = {}  # by key id and nonce
+        self._swept = clock.monotonic()
 
     async def answer(
         self, request: VerifiedRequest, query: StatusQuery, body: bytes, config: GroupConfig, peers: Collection[str]
@@ -59,28 +64,43 @@ class StatusQuestions:
         if not config.shares_links:
             raise NotShared("this node does not tell of its links")
         question = read_status_question(body)
-        self._require_new(query.from_node, request.created, config.replay_window // SECOND, peers)
+        self._require_new(request, config.replay_window // SECOND, peers)
         own, others = await self._reporter.report(question.hops)
         return write_status_answer(query, own, others)
 
-    def _require_new(self, node: str, created: int, window: int, peers: Collection[str]) -> None:
-        before, now = self._asked.get(node), self._clock.monotonic()
-        if created < self._since or (before is not None and created <= before.created):
-            raise Conflict("this request is not signed later than the last one (replay)")
-        if before is not None and now - before.at < SHORTEST_SECONDS:
+    def _require_new(self, request: VerifiedRequest, window: int, peers: Collection[str]) -> None:
+        node, named, now = request.header.from_node, (request.key.id, request.nonce), self._clock.monotonic()
+        if request.created < self._begun.seconds():
+            raise Conflict("this request was signed before this node began to serve the group (replay)")
+        if named in self._answered:
+            raise repeated()
+        before = self._asked.get(node)
+        if before is not None and now - before < SHORTEST_SECONDS:
             raise TooManyQueries(f"a node may ask for links every {SHORTEST_SECONDS:g} s")
-        if before is None and node not in peers:
-            self._make_room(now, 2 * window, peers)
-        self._asked.pop(node, None)
-        self._asked[node] = _AnsweredQuestion(created, now)
+        self._sweep(now, window)
+        if node not in peers:
+            self._require_room(peers)
+        self._asked[node] = now
+        self._answered[named] = _AnsweredQuestion(request.created, now)
 
-    def _make_room(self, now: float, seconds: float, peers: Collection[str]) -> None:
-        """Forget undeclared nodes whose last question is too old to be accepted again. Raises `TooManyQueries`."""
-        if len(self._asked) < MOST_ASKERS:
+    def _sweep(self, now: float, window: int) -> None:
+        """Forget nodes that may ask again, and questions that could not be accepted again, every few seconds.
+
+        A question is accepted up to a window before and after it was signed. It stays remembered for both windows by
+        the monotonic clock, and after the wall clock was set back for as long as that still accepts it.
+        """
+        if now - self._swept < SHORTEST_SECONDS:
             return
-        strangers = {name: asked for name, asked in self._asked.items() if name not in peers}
-        for name, asked in strangers.items():
-            if now - asked.at > seconds:
-                del self._asked[name]
-        if sum(name not in peers for name in self._asked) >= MOST_ASKERS:
+        self._swept, oldest = now, self._clock.now() // SECOND - window
+        self._asked = {node: at for node, at in self._asked.items() if now - at < SHORTEST_SECONDS}
+        self._answered = {
+            named: question
+            for named, question in self._answered.items()
+            if question.created >= oldest or now - question.at <= 2 * window
+        }
+
+    def _require_room(self, peers: Collection[str]) -> None:
+        """Raise `TooManyQueries` if the questions of undeclared nodes fill the memory for them."""
+        many = len(self._asked) >= MOST_ASKERS and sum(node not in peers for node in self._asked) >= MOST_ASKERS
+        if many or len(self._answered) >= MOST_ANSWERED:
             raise TooManyQueries("too many nodes that are not declared as peers ask for links")

@@ -87,6 +87,23 @@ class Moment(NamedTuple):
         return cls(clock.now(), clock.steady())
 
 
+class StartTime:
+    """When something began in this process, by the wall clock as it is set now.
+
+    A machine may start with a clock that is hours wrong, and correct it later: what others sign after the correction
+    must not count as signed before the start, or the other way round.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begun = clock.monotonic()
+
+    def seconds(self) -> int:
+        """Return the time in whole seconds since 1970, rounded down."""
+        passed = round((self._clock.monotonic() - self._begun) * SECOND)
+        return (self._clock.now() - passed) // SECOND
+
+
 class Countdown:
     """A delay that is stored as two wall times, its begin and its end.
 

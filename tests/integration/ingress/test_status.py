@@ -105,6 +105,7 @@ async def test_invented_names_displace_no_peer_and_are_bounded(
 ) -> None:
     node, sender = asked
     monkeypatch.setattr(status, "MOST_ASKERS", 3)
+    monkeypatch.setattr(status, "SHORTEST_SECONDS", 3600.0)
     replies = []
     for number in range(5):
         stranger = V2Sender(sender.port, node=f"stranger{number}")
