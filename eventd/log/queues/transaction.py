@@ -24,7 +24,7 @@ from eventd.log.topics.errors import NotAQueue, RecordTooLarge, Throttled, Topic
 from eventd.log.topics.limits import apply_ttl
 from eventd.log.topics.topics import ROUTEMASTER, Ceilings, count_topics, is_reserved
 from eventd.log.topics.write import apply_limits_once, require_fit
-from eventd.runtime.clock import Moment
+from eventd.runtime.clock import SECOND, Moment
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch, insert_row
 from eventd.store.rows.leases import (
@@ -267,7 +267,8 @@ class DeadLetters:
         drafts = _letters(queue.line.name, self._jobs)
         seqs = [job.seq for job in self._jobs]
         if dest is None or dest.id == queue.topic_id or not self._takes(tx, dest, drafts):
-            free(tx.conn, queue.topic_id, seqs, tx.steady + HOLD_SECONDS * 1_000_000)
+            hold = HOLD_SECONDS * SECOND
+            free(tx.conn, queue.topic_id, seqs, tx.steady + hold, hold)
             queue.delayed += len(seqs)
             return NOTHING
         mark_done(tx.conn, queue.topic_id, seqs)

@@ -116,7 +116,8 @@ class _ClaimUnit:
             wish = self._wishes[index]
             length = 1000 * bounded(wish.lease_ms, queue.line)
             deadline, free_at = tx.now + length, tx.steady + length + 1
-            lease = Lease(job.seq, wish.node, f"lease_{secret}{job.seq:x}", free_at, job.deliveries + 1, job.size)
+            lease_id, deliveries = f"lease_{secret}{job.seq:x}", job.deliveries + 1
+            lease = Lease(job.seq, wish.node, lease_id, free_at, deliveries, job.size, length + 1)
             (renewed if job.deliveries else fresh).append(lease)
             hands[index].append(Job(job.seq, lease.lease_id, deadline, job.recorded_at, lease.deliveries, job.body))
         add_leases(queue.conn, queue.topic_id, fresh)
@@ -345,8 +346,9 @@ class Nack(_SettlementUnit):
         self._delay_ms = delay_ms
 
     def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
-        free_at = tx.steady + 1000 * self._delay_ms if self._delay_ms else 0
-        free(queue.conn, queue.topic_id, [*held], free_at)
+        delay = 1000 * self._delay_ms
+        free_at = tx.steady + delay if delay else 0
+        free(queue.conn, queue.topic_id, [*held], free_at, delay)
         queue.held -= len(held)
         queue.delayed += len(held) if free_at else 0
         return 0
@@ -361,7 +363,7 @@ class Extend(_SettlementUnit):
 
     def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
         length = 1000 * bounded(self._lease_ms, queue.line)
-        extend_leases(queue.conn, queue.topic_id, [*held], tx.steady + length + 1)
+        extend_leases(queue.conn, queue.topic_id, [*held], tx.steady + length + 1, length + 1)
         return tx.now + length
 
 
@@ -372,6 +374,6 @@ class Release(_SettlementUnit):
         super().__init__(queue, "", [*map(JobHandle, seqs)])
 
     def _apply(self, tx: Transaction, queue: QueueTransaction, held: dict[int, Lease]) -> int:
-        free(queue.conn, queue.topic_id, [*held], 0)
+        free(queue.conn, queue.topic_id, [*held])
         queue.delayed -= len(held)
         return 0

@@ -26,6 +26,7 @@ ENDED_AT_ONCE = 5000
 LONGEST = LEASE_MS[1] * 1000
 """The longest lease, and the longest delay, in microseconds."""
 
+_MOST_LEFT = f"CASE WHEN length > 0 THEN length ELSE {LONGEST} END"
 _ENDED = "topic_id = ? AND free_at > 0 AND free_at <= ?"
 _COUNTS = "count(*), coalesce(sum(CASE WHEN node <> '' THEN 1 ELSE 0 END), 0)"
 
@@ -33,7 +34,8 @@ _COUNTS = "count(*), coalesce(sum(CASE WHEN node <> '' THEN 1 ELSE 0 END), 0)"
 class Lease(NamedTuple):
     """A job that was handed out at least once; `node`, its client, and `lease_id` are empty unless it is leased.
 
-    `deliveries` counts how often it was handed out; `size` is the bytes of its data and meta.
+    `deliveries` counts how often it was handed out; `size` is the bytes of its data and meta. The lease or delay that
+    ends at `free_at` was asked for `length` microseconds before; 0: there is none, or the length is not known.
     """
 
     seq: int
@@ -42,6 +44,7 @@ class Lease(NamedTuple):
     free_at: int | None
     deliveries: int
     size: int
+    length: int = 0
 
     def is_held(self, node: str, lease_id: str, now: int) -> bool:
         """Return whether the client `node` holds the job at `now`, by the lease `lease_id` if that is not empty."""
@@ -137,14 +140,14 @@ def end_leases(conn: Connection, topic_id: int, now: int) -> LeaseCounts:
     sql = f"SELECT seq, node FROM leases WHERE {_ENDED} ORDER BY free_at LIMIT {ENDED_AT_ONCE}"
     ended = fetch(conn, sql, (topic_id, now))
     held = sum(node != "" for _, node in ended)
-    free(conn, topic_id, [seq for seq, _ in ended], 0)
+    free(conn, topic_id, [seq for seq, _ in ended])
     return LeaseCounts(-held, held - len(ended))
 
 
-def free(conn: Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
-    """End the leases of jobs, which may be handed out again from `free_at` on; 0: at once."""
-    sql = "UPDATE leases SET node = '', lease_id = '', free_at = ? WHERE topic_id = ? AND seq = ?"
-    execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
+def free(conn: Connection, topic_id: int, seqs: Sequence[int], free_at: int = 0, length: int = 0) -> None:
+    """End the leases of jobs, which may be handed out again after a delay of `length`, at `free_at`; 0: at once."""
+    sql = "UPDATE leases SET node = '', lease_id = '', free_at = ?, length = ? WHERE topic_id = ? AND seq = ?"
+    execute_many(conn, sql, [(free_at, length, topic_id, seq) for seq in seqs])
 
 
 def read_free(conn: Connection, topic_id: int, after: int, limit: int) -> list[Lease]:
@@ -162,15 +165,16 @@ def add_leases(conn: Connection, topic_id: int, made: Sequence[Lease]) -> None:
 def renew_leases(conn: Connection, topic_id: int, renewed: Sequence[Lease]) -> None:
     """Update the leases of jobs that are handed out again."""
     sql = (
-        "UPDATE leases SET node = ?, lease_id = ?, free_at = ?, deliveries = ?, size = ? WHERE topic_id = ? AND seq = ?"
+        "UPDATE leases SET node = ?, lease_id = ?, free_at = ?, deliveries = ?, size = ?, length = ?"
+        " WHERE topic_id = ? AND seq = ?"
     )
     execute_many(conn, sql, [(*lease[1:], topic_id, lease.seq) for lease in renewed])
 
 
-def extend_leases(conn: Connection, topic_id: int, seqs: Sequence[int], free_at: int) -> None:
-    """Set the end of these leases to `free_at`."""
-    sql = "UPDATE leases SET free_at = ? WHERE topic_id = ? AND seq = ?"
-    execute_many(conn, sql, [(free_at, topic_id, seq) for seq in seqs])
+def extend_leases(conn: Connection, topic_id: int, seqs: Sequence[int], free_at: int, length: int) -> None:
+    """Set the end of these leases to `free_at`, which is `length` from now."""
+    sql = "UPDATE leases SET free_at = ?, length = ? WHERE topic_id = ? AND seq = ?"
+    execute_many(conn, sql, [(free_at, length, topic_id, seq) for seq in seqs])
 
 
 def mark_done(conn: Connection, topic_id: int, seqs: Sequence[int]) -> None:
@@ -218,15 +222,13 @@ def add_moves(conn: Connection, topic_id: int, moved: LeaseCounts) -> None:
 def release_leases(conn: Connection, steady: int) -> None:
     """Free the held and delayed jobs of all queues without `leases_durable`; for when a node starts.
 
-    The count of deliveries stays. The steady clock restarts with a node: a surviving lease ends no later than the
-    longest lease that could begin now, however far the wall clock was set back.
+    The count of deliveries stays. The steady clock restarts with a node, perhaps far behind the earlier one: a lease or
+    delay that survives ends no later than one of the same length that begins now, and for that reason none too early.
     """
-    latest = steady + LONGEST
     for topic_id, config in fetch(conn, "SELECT id, config FROM topics WHERE id IN (SELECT topic_id FROM queues)"):
         if msgspec.json.decode(config)["leases_durable"]:
-            execute(
-                conn, "UPDATE leases SET free_at = ? WHERE topic_id = ? AND free_at > ?", (latest, topic_id, latest)
-            )
+            sql = f"UPDATE leases SET free_at = ? + {_MOST_LEFT} WHERE topic_id = ? AND free_at > ? + {_MOST_LEFT}"
+            execute(conn, sql, (steady, topic_id, steady))
             continue
         where = "topic_id = ? AND free_at > 0"
         execute(conn, f"UPDATE leases SET node = '', lease_id = '', free_at = 0 WHERE {where}", (topic_id,))

@@ -24,7 +24,7 @@ def migrations_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "migrations"
 
 
-REVISIONS = tuple(f"{number:04}" for number in range(1, 26))
+REVISIONS = tuple(f"{number:04}" for number in range(1, 27))
 """All revisions, oldest first: a constant, so that programs compare them without loading Alembic."""
 NEWEST = REVISIONS[-1]
 """The revision this program was built for."""

@@ -95,7 +95,8 @@ CREATE INDEX routers_dest ON routers (dest_id);
 CREATE TABLE queues ( topic_id BIGINT NOT NULL, claimed_seq BIGINT NOT NULL, held BIGINT NOT NULL, delayed BIGINT NOT
     NULL, dead_lettered BIGINT NOT NULL, PRIMARY KEY (topic_id) );
 CREATE TABLE leases ( topic_id BIGINT NOT NULL, seq BIGINT NOT NULL, node TEXT NOT NULL, lease_id TEXT NOT NULL,
-    free_at BIGINT, deliveries BIGINT NOT NULL, size BIGINT NOT NULL, PRIMARY KEY (topic_id, seq) ) WITHOUT ROWID;
+    free_at BIGINT, deliveries BIGINT NOT NULL, size BIGINT NOT NULL, length BIGINT DEFAULT 0 NOT NULL, PRIMARY KEY
+    (topic_id, seq) ) WITHOUT ROWID;
 CREATE INDEX leases_free ON leases (topic_id, free_at, seq) WHERE free_at IS NOT NULL;
 CREATE TABLE api_keys ( id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, digest TEXT NOT NULL,
     scopes TEXT NOT NULL, prefixes TEXT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT, revoked_at BIGINT,

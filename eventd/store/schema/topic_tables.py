@@ -64,6 +64,8 @@ leases = sa.Table(
     sa.Column("free_at", Micros),  # when it can be handed out again; 0: now; null: it is done, and still in its block
     sa.Column("deliveries", sa.BigInteger, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),  # bytes of its data and meta
+    # Microseconds of the lease or delay that ends at free_at, from when it was asked for; 0: none, or not known.
+    sa.Column("length", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     index_of_some("leases_free", "topic_id", "free_at", "seq", where="free_at IS NOT NULL"),
     sqlite_with_rowid=False,
 )

@@ -29,7 +29,7 @@ from tests.support.reading import read_records
 from tests.support.sqlite_schema import migrated_schema, write_schema
 from tests.support.waiting import wait_for
 
-ALL = [f"{number:04}" for number in range(1, 26)]
+ALL = [f"{number:04}" for number in range(1, 27)]
 
 
 @pytest.fixture
