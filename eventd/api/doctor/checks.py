@@ -197,6 +197,8 @@ def _lag(peer: PeerFacts, slo: Thresholds) -> Check:
             breach = Breach(f"{name}={limit}", f"maxDeliveryLagSeconds={_seconds(lag)}")
             if (at := show_time(peer.deliveries.late_at)) is not None:
                 detail += f"; the last late delivery ended at {at[:19]}Z"
+                if (peer.deliveries.late_ago or 0) <= -SECOND:
+                    detail += ", which is still to come: this node's clock was ahead then, or is behind now"
             remedy, action = "check the network to the peer, and whether the peer was down", ""
             if _has_ended(peer, slo):
                 status, remedy = CheckStatus.WARN, "the lag has ended; find out whether the peer was down until then"

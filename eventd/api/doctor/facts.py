@@ -63,9 +63,10 @@ class Deliveries:
     `pending_expires_in` until the first of the `pending` ones, and `lost_in` until the first that the peer does not
     have: `pending`, `refused_waiting` or in `letters`. `max_lag` is the longest time from when a delivered event could
     be sent to its acknowledgement, without repairs; None if no delivery counts. The last delivery that took at least
-    `lag_warn` of the group was acknowledged at `late_at`, `late_ago` before. The oldest event of the backlog, refreshes
-    included, has been ready to be sent for `waiting_for`. Of the events that the link's cursor has passed, the newest
-    `looked_at` are counted, which are all of them if `in_full`; the numbers of the backlog are exact only if
+    `lag_warn` of the group was acknowledged at `late_at`, `late_ago` before: negative if the clock was ahead then. The
+    oldest event of the backlog, refreshes included, has been ready to be sent for `waiting_for`. Of the events that the
+    link's cursor has passed, the newest `looked_at` are counted, which are all of them if `in_full`; the numbers of the
+    backlog are exact only if
     `ahead_in_full`, and upper bounds otherwise.
     """
 

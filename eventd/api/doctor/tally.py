@@ -64,7 +64,7 @@ class DeliveryTally:
 
     @property
     def late_ago(self) -> int | None:
-        return None if self.late_at is None else max(0, self.now - self.late_at)
+        return None if self.late_at is None else self.now - self.late_at
 
     def add(self, record: Record, delivery: Delivery, acked_at: int | None, oldest: int | None) -> None:
         """Count one event by its outcome.

@@ -11,6 +11,7 @@ from eventd.api.doctor.facts import Deliveries, GroupFacts, LinkFacts, PeerFacts
 from eventd.api.doctor.links import check_links
 from eventd.api.doctor.plan import plan_actions
 from eventd.api.doctor.report import Check, report
+from eventd.api.doctor.tally import DeliveryTally
 from eventd.console.pages.link_problems import LinkProblems, join_problems
 from eventd.log.delivery.acknowledgements import MOST_GAPS, LinkLosses
 from eventd.runtime.clock import SECOND
@@ -135,6 +136,16 @@ def test_a_lag_that_has_ended_is_a_warning_however_long_it_was(
     found = one("delivery-lag", link=LinkFacts(state=state), delivered=1, waiting_for=waiting, **facts)
     assert found[0] == status
     assert found[1].endswith("; the last late delivery ended at 2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(("ago", "is_wrong"), [(0, False), (-1, True), (-172_800, True)])
+def test_a_late_delivery_that_ended_in_the_future_shows_a_wrong_clock(ago: int, is_wrong: bool) -> None:
+    late_at = 1_767_225_600 * SECOND
+    tally = DeliveryTally(now=late_at + ago * SECOND, late_from=0, late_at=late_at)
+    facts = {"max_lag": 900 * SECOND, "late_at": late_at, "late_ago": tally.late_ago}
+    detail = one("delivery-lag", delivered=1, **facts)[1]
+    assert detail.endswith("this node's clock was ahead then, or is behind now") is is_wrong
+    assert "; the last late delivery ended at 2026-01-01T00:00:00Z" in detail
 
 
 def test_lag_is_skipped_where_nothing_was_delivered() -> None:
