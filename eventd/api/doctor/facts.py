@@ -66,8 +66,7 @@ class Deliveries:
     `lag_warn` of the group was acknowledged at `late_at`, `late_ago` before: negative if the clock was ahead then. The
     oldest event of the backlog, refreshes included, has been ready to be sent for `waiting_for`. Of the events that the
     link's cursor has passed, the newest `looked_at` are counted, which are all of them if `in_full`; the numbers of the
-    backlog are exact only if
-    `ahead_in_full`, and upper bounds otherwise.
+    backlog are exact only if `ahead_in_full`, and upper bounds otherwise.
     """
 
     delivered: int = 0
