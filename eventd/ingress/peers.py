@@ -21,7 +21,7 @@ from eventd.ingress.claimed_sender import (
     claimed_sender_in,
     sender_in,
 )
-from eventd.ingress.mark_queries import MarkQueries
+from eventd.ingress.mark_queries import LinkForgotten, MarkQueries
 from eventd.ingress.metrics import IngressMetrics
 from eventd.ingress.mismatch import Mismatch, any_node
 from eventd.ingress.nonces import Nonces
@@ -53,7 +53,7 @@ from federation.peers import (
     VERIFY_PATH,
     Limits,
 )
-from federation.ranges import Mark
+from federation.ranges import Mark, follow
 from federation.signing import (
     Head,
     Receiver,
@@ -266,6 +266,47 @@ class PeerIngress:
         self._metrics.alive(self.config.name, verified.header.from_node)
 
     async def _store(self, verified: VerifiedRequest, header: BatchHeader, body: bytes, hints: BatchHints) -> bytes:
+        try:
+            judged = await self._in_order(header, verified.created, len(body))
+        except LinkForgotten:
+            read_batch(body, header, verified.key, self._limits())  # the answer to a malformed body says so in any case
+            raise
+        try:
+            stored = await self._take(verified, header, body, hints, judged)
+        except BaseException:
+            self._reorder.forget(_life_of(header))
+            raise
+        self.counter.accept(header.from_node, stored.accepted, stored.duplicates)
+        claimed = self._claimed_by(verified) if stored.refused else NO_SENDER
+        for refusal in stored.refused:
+            self.counter.count_refusal(refusal.reason, claimed)
+        return stored.receipt
+
+    async def _in_order(self, header: BatchHeader, created: int, size: int) -> str | None:
+        """Wait for the predecessor of a batch, and return the epoch of the mark that the batch may replace.
+
+        The head alone decides: a batch is decoded, which takes several times the memory of its body, only when it is
+        its turn. One that begins beyond the stored mark is refused here, without a turn of the writer. Raises
+        `RangeAhead` and `LinkForgotten`.
+        """
+        covered, life = header.range, _life_of(header)
+        if covered.repair:
+            return covered.epoch
+        judged: str | None = covered.epoch
+        if not self._reorder.knows(life):
+            mark = await self._mark(header.from_node)
+            self.mark_queries.require(header, created, mark)
+            judged = mark.epoch if mark is not None else None
+            self._reorder.learn(life, mark)
+        if not await self._reorder.enter(life, covered, size):
+            follow(await self._mark(header.from_node), covered)
+            self._reorder.advance(life, covered.upto)
+        return judged
+
+    async def _take(
+        self, verified: VerifiedRequest, header: BatchHeader, body: bytes, hints: BatchHints, judged: str | None
+    ) -> StoreResult:
+        """Decode a batch and store it."""
         lines, refused = read_batch(body, header, verified.key, self._limits())
         batch = VerifiedBatch(
             header,
@@ -279,34 +320,12 @@ class PeerIngress:
             read_places(hints.leaves),
             self.config.verifies_history,
         )
-        if tracing.on:
-            with receiving(batch, hints.trace) as note:
-                stored = note(await self._in_order(batch, verified.created, len(body)))
-        else:
-            stored = await self._in_order(batch, verified.created, len(body))
-        self.counter.accept(header.from_node, stored.accepted, stored.duplicates)
-        claimed = self._claimed_by(verified) if stored.refused else NO_SENDER
-        for refusal in stored.refused:
-            self.counter.count_refusal(refusal.reason, claimed)
-        return stored.receipt
-
-    async def _in_order(self, batch: VerifiedBatch, created: int, size: int) -> StoreResult:
-        covered = batch.header.range
-        life: LinkLife = (batch.header.from_node, covered.epoch, covered.incarnation)
-        judged: str | None = covered.epoch
-        if not covered.repair:
-            if not self._reorder.knows(life):
-                mark = await self._mark(batch.header.from_node)
-                self.mark_queries.require(batch.header, created, mark)
-                judged = mark.epoch if mark is not None else None
-                self._reorder.learn(life, mark)
-            await self._reorder.enter(life, covered, size)
-        try:
-            ceiling = self.config.retention.max_bytes
-            return await self._log.submit(StoreBatch(self._topic_id, batch, ceiling, self.config.peer_nodes(), judged))
-        except BaseException:
-            self._reorder.forget(life)
-            raise
+        ceiling = self.config.retention.max_bytes
+        unit = StoreBatch(self._topic_id, batch, ceiling, self.config.peer_nodes(), judged)
+        if not tracing.on:
+            return await self._log.submit(unit)
+        with receiving(batch, hints.trace) as note:
+            return note(await self._log.submit(unit))
 
     async def _link(self, header: LinkQuery, body: bytes, created: int) -> LinkAnswer:
         terms = read_mark_query(body)
@@ -334,6 +353,10 @@ class PeerIngress:
 
     def _claimed_by(self, verified: VerifiedRequest) -> ClaimedSender:
         return claimed_sender(verified.header.from_node, verified.key.id, self.config.peer_nodes())
+
+
+def _life_of(header: BatchHeader) -> LinkLife:
+    return header.from_node, header.range.epoch, header.range.incarnation
 
 
 def _own_code(error: EventdError) -> str:

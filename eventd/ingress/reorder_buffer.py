@@ -40,13 +40,14 @@ class ReorderBuffer:
     def learn(self, life: LinkLife, mark: Mark | None) -> None:
         """Remember the position of the stored mark, if it has the epoch and incarnation of `life`."""
         if mark is not None and (mark.epoch, mark.incarnation) == life[1:]:
-            self._raise(life, mark.upto)
+            self.advance(life, mark.upto)
 
-    async def enter(self, life: LinkLife, covered: Range, size: int) -> None:
+    async def enter(self, life: LinkLife, covered: Range, size: int) -> bool:
         """Wait up to `RANGE_WAIT` until the predecessor of the batch has passed; not at all if memory is short.
 
-        After the wait, the batch itself counts as passed, unless its predecessor is still missing. No batch waits
-        while the link's latest position is not remembered.
+        Returns whether the batch passed: then its last position is the link's latest one. Without its predecessor it
+        did not, unless it reports all between them as lost. No batch waits while the link's latest position is not
+        remembered.
         """
         deadline = self._clock.monotonic() + RANGE_WAIT / SECOND
         if size <= self._room:
@@ -56,12 +57,15 @@ class ReorderBuffer:
                     pass
             finally:
                 self._room += size
-        if not self._is_ahead(life, covered):
-            self._raise(life, covered.upto)
+        if self._is_ahead(life, covered):
+            return False
+        self.advance(life, covered.upto)
+        return True
 
     def _is_ahead(self, life: LinkLife, covered: Range) -> bool:
+        first = covered.after if covered.lost is None else covered.lost
         upto = self._upto(life)
-        return upto is not None and covered.after > upto
+        return upto is not None and first > upto
 
     async def _change(self, life: LinkLife, deadline: float) -> bool:
         """Wait until the link's latest position is set or forgotten. Returns False when time is up."""
@@ -80,7 +84,8 @@ class ReorderBuffer:
             if not self._waiting[life]:
                 del self._waiting[life]
 
-    def _raise(self, life: LinkLife, upto: int) -> None:
+    def advance(self, life: LinkLife, upto: int) -> None:
+        """Remember that all batches up to this position have passed, unless the link's latest position is later."""
         before = self._upto(life) or 0
         self._passed.pop(life[0], None)  # a sender has one history at a time; the most recent sender goes last
         self._passed[life[0]] = (life, max(upto, before))

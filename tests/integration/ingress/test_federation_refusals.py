@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from eventd.api.peers import listener
 from eventd.egress.transport.transport import Transport
+from eventd.ingress import reorder_buffer
 from eventd.node import membership
 from eventd.testing import ManualClock, until
 from federation.compare import StateQuery, encode_question
@@ -412,6 +413,20 @@ async def test_the_lines_of_a_batch_are_counted(sites: MakeSites) -> None:
     assert _code(reply) == (413, "too_large")
     assert (json.loads(reply.body)["error"]["limit"], json.loads(reply.body)["error"]["unit"]) == (3, "events")
     assert await b.ids() == []
+
+
+async def test_a_batch_beyond_the_mark_is_refused_before_its_body_is_decoded(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding takes several times the memory of a body, and many of them may wait."""
+    monkeypatch.setattr(reorder_buffer, "RANGE_WAIT", 0)
+    _, sender = await _one(sites)
+    assert (await _send(sender, sender.batch(line("e1")))).status == 200
+    for after, answered in ((9, (409, "range_ahead")), (1, (400, "malformed"))):
+        ahead = sender.batch(
+            claim=Range(epoch="epoch1", incarnation=1, after=after, upto=after + 1), raw_body=b"not a batch"
+        )
+        assert _code(await _send(sender, ahead)) == answered
 
 
 async def test_a_clock_that_differs_is_told_ours(sites: MakeSites) -> None:

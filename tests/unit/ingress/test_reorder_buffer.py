@@ -36,6 +36,26 @@ async def test_a_batch_waits_for_the_one_before_it(gate: ReorderBuffer) -> None:
     assert (gate.knows(life), gate._upto(life), gate._room, gate._waiting) == (True, 9, 1000, {})
 
 
+async def test_a_batch_that_reports_all_before_it_as_lost_waits_for_nothing_and_nothing_waits_after_it(
+    gate: ReorderBuffer,
+) -> None:
+    life = _life("x")
+    assert await gate.enter(life, _claim(0, 5), 10)
+    lost = Range(epoch="e", incarnation=1, after=50, upto=60, lost=5)
+    assert [await gate.enter(life, covered, 10) for covered in (lost, _claim(60, 61))] == [True, True]
+    assert gate._upto(life) == 61
+
+
+async def test_a_report_of_a_loss_waits_for_the_batches_before_the_loss(gate: ReorderBuffer) -> None:
+    life = _life("x")
+    await gate.enter(life, _claim(0, 5), 10)
+    async with asyncio.TaskGroup() as group:
+        early = group.create_task(gate.enter(life, Range(epoch="e", incarnation=1, after=50, upto=60, lost=6), 10))
+        await until(lambda: life in gate._waiting)
+        await gate.enter(life, _claim(5, 6), 10)
+    assert (early.result(), gate._upto(life)) == (True, 60)
+
+
 async def test_only_the_last_history_of_a_sender_is_remembered(gate: ReorderBuffer) -> None:
     first, second = _life("x"), _life("x", "f")
     await gate.enter(first, _claim(0, 5), 10)
