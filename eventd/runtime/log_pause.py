@@ -34,3 +34,19 @@ class LogPause:
         Reasons may be many, as clients choose them: the pauses are `MOST_REASONS`.
         """
         return self.is_over(f"{kind} {zlib.crc32(reason.encode()) % MOST_REASONS}")
+
+
+class PausedCount:
+    """Sums what the log lines of one kind count, while their pause leaves lines out. `monotonic` returns seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._pause = LogPause(monotonic)
+        self._count = 0
+
+    def add(self, count: int) -> int:
+        """Return the sum that a line has to name now; 0 if there is nothing to add, or none is allowed yet."""
+        self._count += count
+        if not count or not self._pause.is_over():
+            return 0
+        counted, self._count = self._count, 0
+        return counted

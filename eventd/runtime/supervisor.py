@@ -1,7 +1,8 @@
 """Creates all tasks, so that each has an owner, none outlives the node, and no failure goes unnoticed.
 
 The caller decides what a failure means: `spawn` for a task that runs once, `keep` for one that is restarted, `guard`
-for one that the node cannot run without. An unexpected failure is logged with the task's name and counted.
+for one that the node cannot run without. An unexpected failure is counted, and logged with the task's name; of a task
+that fails in the same way each time it is restarted, once a minute.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import Clock
+from eventd.runtime.log_pause import LogPause
 
 T = TypeVar("T")
 Errors = type[Exception] | tuple[type[Exception], ...]
@@ -56,13 +58,14 @@ class Supervisor:
     """Creates every task of the node.
 
     `failed` gets the error of the first guarded task that ends, a RuntimeError if it returns; one that its owner
-    cancels does not count. `count` is called with a `Failure` for each failure that is logged.
+    cancels does not count. `count` is called with a `Failure` for each unexpected failure.
     """
 
     def __init__(self, clock: Clock, count: Callable[[str], None] = _uncounted) -> None:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clock = clock
         self._count = count
+        self._pause = LogPause(clock.monotonic)
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str, *, expects: Errors = ()) -> asyncio.Task[T]:
@@ -106,7 +109,7 @@ class Supervisor:
                     raise  # cancelled by its owner
                 failures = 1 if self._clock.monotonic() - begun > STEADY_SECONDS else failures + 1
                 delay = AGAIN.delay(failures, 0.0)
-                self._report(Failure.RESTARTED, name, error, retry_seconds=delay)
+                self._report(Failure.RESTARTED, name, error, attempts=failures, retry_seconds=delay)
             await self._clock.sleep(delay)
 
     def _report_ended(self, task: asyncio.Task[Any], expects: Errors) -> None:
@@ -116,6 +119,8 @@ class Supervisor:
 
     def _report(self, failure: Failure, name: str, error: BaseException, **more: float) -> None:
         self._count(failure)
+        if failure is Failure.RESTARTED and not self._pause.is_over_for(repr(error), name):
+            return
         logger.error("task failed", exc_info=error, extra={"task": name, "outcome": failure.value, **more})
 
     async def stop(self) -> None:

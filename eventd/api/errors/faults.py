@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from eventd.api.errors.codes import ErrorForm, internal
+from eventd.api.errors.failed_requests import FailedRequests
 from eventd.api.errors.problems import FrameworkRefusal, answer, of_framework
 from eventd.errors import EventdError
 from eventd.log.topics.errors import Throttled
@@ -31,6 +32,8 @@ def answering(
     for unauthorized callers, so that they do not learn which paths exist. `id_of`: the id of a request, for logs.
     """
 
+    failed = FailedRequests()
+
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         form = form_of(request.path)
@@ -46,8 +49,7 @@ def answering(
                 return _cut(request, id_of(request), str(error))
             answered = answer(error, form)
             if answered.status >= 500:
-                extra = {"route": route_of(request), "request": id_of(request), "code": error.code, "why": str(error)}
-                logger.warning("request failed", extra=extra)
+                failed.note(error, route_of(request), id_of(request))
             return answered
         except MemoryError:
             logger.error("memory exhausted", extra={"route": route_of(request), "request": id_of(request)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -21,8 +20,6 @@ NOT_NOW: Final = "the node cannot serve this request now; try again later"
 only in the log."""
 _TEXT: Final = "text/plain"
 _KINDS: Final[dict[Kind, str]] = {"root": "a root token", "client": "a client token", "none": "no token"}
-
-logger = logging.getLogger("eventd.api")
 
 
 class BadRequest(Invalid):
@@ -63,8 +60,13 @@ def redirect(method: str, target: str) -> web.Response:
     return plain(status=301 if method in ("GET", "HEAD") else 307, Location=target)
 
 
-def refuse(error: EventdError, route: str = "") -> web.Response:
-    """Return the response to a request that failed; `route` is what the log calls it."""
+def is_failure(error: EventdError) -> bool:
+    """Return whether this node could not serve a request: its log has the reason, and the response does not."""
+    return API_FORM.status(error) >= 500 and not isinstance(error, (TopicFull, Full))
+
+
+def refuse(error: EventdError) -> web.Response:
+    """Return the response to a request that failed."""
     match error:
         case WrongCaller():
             return plain(error.message, status=401, WWW_Authenticate="Basic")
@@ -81,10 +83,7 @@ def refuse(error: EventdError, route: str = "") -> web.Response:
         case TopicFull() | Full():
             return plain(error.message, status=503, Retry_After=str(RETRY_SECONDS))
     status = API_FORM.status(error)
-    words = error.message
-    if status >= 500:
-        logger.warning("request failed", extra={"route": route, "code": error.code, "why": str(error)})
-        words = NOT_NOW
+    words = NOT_NOW if is_failure(error) else error.message
     retry = {"Retry_After": str(RETRY_SECONDS)} if status in (429, 503) else {}
     close = {"Connection": "close"} if status == 408 else {}
     return plain(words, status=status, **retry, **close)

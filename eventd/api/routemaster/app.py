@@ -14,7 +14,7 @@ from aiohttp import web
 
 from eventd.api.bodies.bodies import BODY_SECONDS, BodyReservation, read_body
 from eventd.api.routemaster import health, publishing, subscriptions, tokens, topics
-from eventd.api.routemaster.answers import BadRequest, not_found, redirect, refuse, too_slow
+from eventd.api.routemaster.answers import BadRequest, is_failure, not_found, redirect, refuse, too_slow
 from eventd.api.routemaster.callers import identify
 from eventd.api.routemaster.json_text import read_json
 from eventd.api.routemaster.secure_transport import POLICY, https_target, is_secure, target_of
@@ -101,7 +101,9 @@ async def _answer(surface: SurfaceContext, request: web.Request) -> web.Response
         async with asyncio.timeout(BODY_SECONDS + 30):
             return await _serve(surface, request, route, name)
     except EventdError as error:
-        return refuse(error, f"{route.method} {route.path}")
+        if is_failure(error):
+            surface.failed.note(error, f"{route.method} {route.path}")
+        return refuse(error)
     except TimeoutError:
         return too_slow()
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
-from eventd.api.routemaster.answers import as_json, broken, done, refuse
+from eventd.api.routemaster.answers import as_json, broken, done
 from eventd.api.routemaster.surface import SurfaceCall
 from eventd.errors import EventdError
 
@@ -20,7 +20,7 @@ async def pulse(call: SurfaceCall) -> web.Response:
     try:
         await call.surface.log.try_writing()
     except EventdError as error:
-        refuse(error, "GET /pulse")  # for the log
+        call.surface.failed.note(error, "GET /pulse")
         return broken()
     return done()
 

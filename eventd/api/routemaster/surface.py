@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal, NamedTuple, Protocol
 
+from eventd.api.errors.failed_requests import FailedRequests
 from eventd.api.framework.limits import ConcurrencyLimits
 from eventd.api.keys.api_key import ANYONE, ApiKey
 from eventd.api.keys.valid_keys import Keys
@@ -93,6 +94,7 @@ class SurfaceContext:
     changed: Callable[[], Awaitable[None]]
     due: DueBatches
     judge: Callable[[str], str]
+    failed: FailedRequests = field(default_factory=FailedRequests)
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """A lock held while waiting events are counted: counting reads the log, so only one request at a time does it."""
 

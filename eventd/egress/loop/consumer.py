@@ -36,6 +36,7 @@ from eventd.log.cursors.cursors import Cursor, LinkState, clear_failures, end_cu
 from eventd.log.cursors.steps import Postponement, Step
 from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND, Countdown
+from eventd.runtime.log_pause import PausedCount
 from eventd.runtime.supervisor import SpawnTask
 
 IDLE_WRITE = 5.0
@@ -117,8 +118,9 @@ class Consumer(Generic[PageT]):
         self._signal: asyncio.Future[None] | None = None
         self._resting = False
         self._about = {"cursor": name, **(about or {})}
-        self._link_log = LinkLog(logger, self._about)
+        self._link_log = LinkLog(logger, self._about, self._monotonic)
         self._loss_log = LossLog(logger, self._about, self._monotonic)
+        self._letters_added = PausedCount(self._monotonic)
         self._called = False
         self._finishing = False
         self._flying: deque[tuple[OutboundBatch, asyncio.Task[Ack]]] = deque()
@@ -421,8 +423,8 @@ class Consumer(Generic[PageT]):
             )
             await self._cursors.settle(step, ack)
             self._sink.settled(ack)
-            for letter in letters[:1]:  # the dead letters list all of them
-                about = {"count": len(letters), "event_id": letter.event_id, "reason": letter.reason}
+            if count := self._letters_added.add(len(letters)):  # the dead letters list all of them
+                about = {"count": count, "event_id": letters[0].event_id, "reason": letters[0].reason}
                 logger.warning("dead letters added", extra=self._about | about)
             self._loss_log.note(ack.evicted)
             progress.settled, progress.sent = ack.upto, sent

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from eventd.log.cursors.cursors import LinkState
-from eventd.runtime.log_pause import LogPause
+from eventd.runtime.log_pause import LogPause, PausedCount
 
 EVENTS: Final = {
     LinkState.BACKING_OFF: "link backing off",
@@ -18,20 +18,27 @@ EVENTS: Final = {
 
 
 class LinkLog:
-    """Logs the changes of one link; `about` are the fields that name it."""
+    """Logs the changes of one link; `about` are the fields that name it, and `monotonic` returns seconds.
 
-    def __init__(self, logger: logging.Logger, about: Mapping[str, str]) -> None:
+    States may alternate, as those of a link whose peer is down while the database cannot record it: until the link
+    recovers, each state and reason is logged once a minute at most.
+    """
+
+    def __init__(self, logger: logging.Logger, about: Mapping[str, str], monotonic: Callable[[], float]) -> None:
         self.reason = ""
         """Why the link is not running; empty while it is."""
         self._state = LinkState.RUNNING
         self._logger = logger
         self._about = about
+        self._monotonic = monotonic
+        self._pause = LogPause(monotonic)
 
     def note(self, state: LinkState, reason: str = "", error: str = "") -> None:
         """Note that the link has this state, and log it if the state or the reason is new."""
         if state is LinkState.RUNNING and self._state is not state:
             self._logger.info(EVENTS[state], extra=self._about)
-        elif (state, reason) != (self._state, self.reason):
+            self._pause = LogPause(self._monotonic)
+        elif (state, reason) != (self._state, self.reason) and self._pause.is_over(f"{state} {reason}"):
             self._logger.warning(EVENTS[state], extra={**self._about, "reason": reason, "error": error})
         self._state, self.reason = state, reason
 
@@ -42,12 +49,9 @@ class LossLog:
     def __init__(self, logger: logging.Logger, about: Mapping[str, str], monotonic: Callable[[], float]) -> None:
         self._logger = logger
         self._about = about
-        self._pause = LogPause(monotonic)
-        self._count = 0
+        self._lost = PausedCount(monotonic)
 
     def note(self, evicted: int) -> None:
         """Add events that were lost, 0 for none, and log those that no line has counted yet."""
-        self._count += evicted
-        if evicted and self._pause.is_over():
-            self._logger.warning("events lost", extra={**self._about, "count": self._count})
-            self._count = 0
+        if count := self._lost.add(evicted):
+            self._logger.warning("events lost", extra={**self._about, "count": count})

@@ -35,6 +35,7 @@ from eventd.log.core.head import read_head
 from eventd.log.routers.commit import CommitSteps, RouterStep, StepResult
 from eventd.log.topics.router_rows import RouterRow, read_heads
 from eventd.resources.group_configuration import GroupConfig
+from eventd.runtime.log_pause import PausedCount
 from eventd.runtime.supervisor import SpawnTask
 
 PAGE_RECORDS = 256
@@ -90,6 +91,7 @@ class Routing:
         self._loading = asyncio.Lock()
         self._waits = asyncio.Event()
         self._pending: dict[SourceState, None] = {}
+        self._letters_added: dict[str, PausedCount] = {}  # by the cursor of a router that has any
         self._closed = False
 
     # --- loading the routers -----------------------------------------------------------------------------------
@@ -335,7 +337,9 @@ class Routing:
         if moved.held:
             self._wait(router.source)
         if moved.refused:
-            logger.warning("dead letters added", extra={"cursor": move.cursor, "count": moved.refused})
+            added = self._letters_added.setdefault(move.cursor, PausedCount(self._log.clock.monotonic))
+            if count := added.add(moved.refused):
+                logger.warning("dead letters added", extra={"cursor": move.cursor, "count": count})
 
     def _announce_hole(self, topic_id: int) -> None:
         """Notify the followers of a topic that got a hole, which does not move the head."""

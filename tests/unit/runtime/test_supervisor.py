@@ -98,6 +98,22 @@ async def test_what_must_live_is_run_again_ever_more_rarely_until_it_runs_steadi
     assert {one["task"] for one in logged(caplog)} == {"sweep"}
 
 
+async def test_a_failure_that_repeats_is_logged_once_a_minute_and_counted_each_time(
+    supervisor: Supervisor, clock: ManualClock, counted: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A disk that stays full must not be filled further by the log."""
+
+    async def chore() -> None:
+        raise OSError("disk full") if len(counted) != 2 else ValueError("something else")
+
+    supervisor.keep(chore, "history")
+    for failures in range(1, 12):
+        await until(lambda failures=failures: len(counted) == failures and clock.waits)  # type: ignore[misc]
+        clock.advance(clock.waits[0])
+    told = [(type(line.exc_info[1]), vars(line)["attempts"]) for line in caplog.records if line.exc_info]
+    assert told == [(OSError, 1), (ValueError, 3), (OSError, 11)], "81 s after the first"
+
+
 async def test_a_wait_that_is_cancelled_from_elsewhere_ends_no_task_that_must_live(
     supervisor: Supervisor, clock: ManualClock, counted: list[str]
 ) -> None:

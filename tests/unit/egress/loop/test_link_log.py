@@ -1,4 +1,4 @@
-"""When a link logs the events that it has lost."""
+"""When a link logs its state, and the events that it has lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from eventd.egress.loop.link_log import LossLog
+from eventd.egress.loop.link_log import LinkLog, LossLog
+from eventd.log.cursors.cursors import LinkState
 from eventd.testing import ManualClock
 
 ABOUT = {"cursor": "peer:edge/b", "group": "edge", "peer": "b"}
@@ -26,3 +27,24 @@ def test_a_link_logs_its_losses_once_a_minute_and_counts_them_all(caplog: pytest
         ("events lost", "WARNING", "b", 2),
         ("events lost", "WARNING", "b", 1 + 2 + 5),
     ]
+
+
+def test_two_causes_that_alternate_are_logged_once_a_minute_each(caplog: pytest.LogCaptureFixture) -> None:
+    """A peer is down, and the database cannot record it: each attempt meets both."""
+    caplog.set_level(logging.INFO)
+    clock = ManualClock()
+    link = LinkLog(logging.getLogger("eventd.egress"), ABOUT, clock.monotonic)
+
+    def attempts(seconds: int) -> list[tuple[str, str]]:
+        caplog.clear()
+        for _ in range(seconds):
+            link.note(LinkState.BACKING_OFF, "unreachable", "cannot connect")
+            link.note(LinkState.FAILED, "database", "disk full")
+            clock.advance(1)
+        return [(line.message, vars(line).get("reason", "")) for line in caplog.records]
+
+    both = [("link backing off", "unreachable"), ("link failed", "database")]
+    assert (attempts(60), attempts(60)) == (both, both)
+    link.note(LinkState.RUNNING)
+    assert caplog.messages[-1] == "link recovered"
+    assert attempts(2) == both, "what fails after it has recovered is new"
