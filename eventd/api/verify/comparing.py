@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.api.verify.findings import Findings, Verdict, judge
+from eventd.api.verify.pages import advance
 from eventd.api.verify.resolving import DifferingBuckets, Resolver, named_in, query_known
 from eventd.api.verify.scope import Scope, read_scope
 from eventd.egress.peers.questions import Asker, HistoryEnded
@@ -50,8 +51,6 @@ MOST_ROUNDS = 5
 """Maximum number of rounds, each of which reads both sides' events in as many of the differing buckets as fit."""
 MOST_RESTARTS = 2
 """Maximum number of restarts of a comparison because the peer's log has begun another epoch."""
-MOST_PAGES = 10_000
-"""Maximum number of responses in which a peer may report the sums of its events: some hours of work."""
 
 
 class Progress(NamedTuple):
@@ -99,7 +98,7 @@ class Comparison:
         """Continue for `seconds`, or to the end; at least one step.
 
         Raises what `read_scope` and `Asker.ask` raise, except `HistoryEnded`: the next call then begins again. Raises
-        `Conflict` after more than `MOST_RESTARTS` restarts or `MOST_PAGES` answers, and for contradictory answers.
+        `Conflict` after more than `MOST_RESTARTS` restarts, for contradictory answers, and what `advance` raises.
         """
         end = self._clock.monotonic() + seconds
         try:
@@ -161,10 +160,8 @@ class Comparison:
             question = SumsQuery(history=state.history, after=self._at, upto=state.upto, what=scope.what, grain=grain)
             sums = await asker.ask(question, Sums)
             await asyncio.to_thread(read_sums, sums, grain, self._grain, self._theirs)
-            self._at = beyond(self._at, sums.next, state.upto)
             self._pages += 1
-            if self._pages > MOST_PAGES:
-                raise Conflict(f"{self._where[1]} has not reported all its sums in {MOST_PAGES} answers")
+            self._at = advance(self._where[1], self._at, sums.next, state.upto, self._pages)
             await self._coarsen()
         self.progress = Progress("peer", self._at, state.upto)
         if self._at >= state.upto:
@@ -260,15 +257,3 @@ def differences(ours: Mapping[int, int], theirs: Mapping[int, int]) -> dict[int,
     """Return this node's sums minus the peer's, for each bucket in which they differ."""
     left = {key: minus(ours.get(key, 0), theirs.get(key, 0)) for key in {*ours, *theirs}}
     return {key: total for key, total in left.items() if total}
-
-
-def beyond(at: int, next_one: int | None, upto: int) -> int:
-    """Return up to which position the peer has answered: `next_one`, or `upto` if that is None, as in a last answer.
-
-    Raises `Conflict` unless it is in `(at, upto]`: otherwise the peer could be queried for ever.
-    """
-    if next_one is None:
-        return upto
-    if not at < next_one <= upto:
-        raise Conflict(f"the peer's answer ends at position {next_one}; it must be after {at}, and at most {upto}")
-    return next_one

@@ -17,7 +17,7 @@ from pydantic import Field
 from eventd.api.admin.resources.groups import EmitTarget, find_target
 from eventd.api.framework.operations import Params, Services
 from eventd.api.verify.asking import asking, find_group_and_peer
-from eventd.api.verify.comparing import beyond
+from eventd.api.verify.pages import advance
 from eventd.api.verify.pull_budget import CallEnded, PullBudget
 from eventd.api.verify.returned_check import Returned, ReturnedCheck
 from eventd.egress.peers.questions import Asker, HistoryEnded, QueryUnsupported
@@ -34,8 +34,6 @@ from federation.peers import MAX_TEXT, PROTOCOL_V1
 from federation.ranges import MAX_POSITION
 from federation.returned import MOST_RETURNED
 
-MOST_PAGES = 10_000
-"""Maximum number of pages in which a peer may list the ids of this node's events: some hours of work."""
 MOST_SHOWN = 100
 """Maximum number of unproven events that one answer lists."""
 LOOKED_UP = 1000
@@ -170,8 +168,6 @@ class _PullRun:
     async def _page(self) -> None:
         """Ask for a page of ids, and deal with them until the budget is spent, at least with some."""
         at = self._at
-        if at.page >= MOST_PAGES:
-            raise Conflict(f"{self._params.peer} lists its events in more than {MOST_PAGES} pages")
         question = IdsQuery(
             history=at.history, after=at.after, upto=at.upto, what=RecordScope(), grain=_GRAIN, buckets=_BUCKETS
         )
@@ -181,7 +177,8 @@ class _PullRun:
             await self._step(ids)
             if self._budget.is_spent and self._at.done < len(ids):
                 return
-        self._at = at._replace(after=beyond(at.after, page.next, at.upto), page=at.page + 1, done=0)
+        after = advance(self._params.peer, at.after, page.next, at.upto, at.page + 1)
+        self._at = at._replace(after=after, page=at.page + 1, done=0)
 
     async def _step(self, ids: Sequence[str]) -> None:
         """Ask for the next lacking events of a page once, and store them."""

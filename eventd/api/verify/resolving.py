@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventd.api.verify.findings import Findings, Judgement, judge
+from eventd.api.verify.pages import advance
 from eventd.api.verify.scope import Scope
 from eventd.egress.peers.questions import Asker
 from eventd.errors import Conflict
@@ -69,7 +70,7 @@ class Resolver:
         self._ours: dict[Pair, ListedRecord] = {}
         self._theirs: set[Pair] = set()
         self._at, self._number = scope.after, 0
-        self._asked = 0
+        self._asked = self._pages = 0
         self.is_done = False
 
     @property
@@ -119,12 +120,8 @@ class Resolver:
         self._theirs.update((each.id, each.fingerprint) for each in ids.events)
         if len(self._theirs) > 2 * MOST_LOOKED_AT:
             raise Conflict(f"{asker.peer.node_name} lists over {2 * MOST_LOOKED_AT} events in buckets read together")
-        if ids.next is not None and not self._asked < ids.next <= state.upto:
-            raise Conflict(
-                f"the event list of {asker.peer.node_name} ends at position {ids.next}; it must be after"
-                f" {self._asked}, and at most {state.upto}"
-            )
-        self._asked = state.upto if ids.next is None else ids.next
+        self._pages += 1
+        self._asked = advance(asker.peer.node_name, self._asked, ids.next, state.upto, self._pages)
 
     def _adds_up(self) -> bool:
         """Return whether the listed events differ by as much as the sums did.

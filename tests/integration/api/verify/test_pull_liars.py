@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eventd.api.framework.operations import Services
-from eventd.api.verify import pull_budget, pulling, returned_check
+from eventd.api.verify import pages, pull_budget, pulling, returned_check
 from eventd.errors import Conflict, Unavailable
 from eventd.log.core.values import Draft
 from eventd.log.delivery.returned import StoreReturned
@@ -129,14 +129,14 @@ async def test_an_answer_that_makes_no_progress_is_refused(
 
 
 async def test_endless_pages_end(sites: MakeSites, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulling, "MOST_PAGES", 20)
+    monkeypatch.setattr(pages, "MOST_PAGES", 20)
 
     def reply(question: dict[str, Any]) -> Any:
         if question["ask"] == "state":
             return STATE | {"upto": 1 << 40}
         return {"events": [], "next": question["after"] + 1}
 
-    with pytest.raises(Conflict, match="b lists its events in more than 20 pages"):
+    with pytest.raises(Conflict, match="b has not reported all that it was asked for in 20 answers"):
         await _pull(sites, says(reply))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eventd.api.verify import pages
 from eventd.egress.peers import questions
 from eventd.errors import Conflict, Unavailable
 from federation.keys import KeyRing
@@ -66,14 +67,14 @@ async def test_an_answer_that_is_not_signed_by_the_peer_is_no_result(sites: Make
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"sums": {"buckets": [], "next": 0}}, "answer ends at position 0; it must be after 0"),
-        ({"sums": {"buckets": [], "next": 11}}, "answer ends at position 11; it must be after 0"),
+        ({"sums": {"buckets": [], "next": 0}}, "answer of b ends at position 0; it must be after 0"),
+        ({"sums": {"buckets": [], "next": 11}}, "answer of b ends at position 11; it must be after 0"),
         ({"sums": {"buckets": [[1, 2, 3]], "next": None}}, "form that the question requires"),
         ({"sums": {"buckets": [[1, 0, -1, "0123456789abcdef"]], "next": None}}, "form that the question requires"),
         ({"state": {"upto": -1}}, "form that the question requires"),
         (
             {"known": {"unknown": [], "gone": []}, "ids": {"events": [], "next": 0}},
-            "the event list of b ends at position 0",
+            "answer of b ends at position 0; it must be after 0",
         ),
     ],
 )
@@ -82,6 +83,21 @@ async def test_an_answer_that_makes_no_sense_ends_the_comparison(
 ) -> None:
     with pytest.raises(Conflict, match=words):
         await _verify(sites, says(_answers(**other)))
+
+
+@pytest.mark.parametrize("asked", ["sums", "ids"])
+async def test_a_peer_that_reports_a_position_at_a_time_is_given_up(
+    sites: MakeSites, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    monkeypatch.setattr(pages, "MOST_PAGES", 20)
+    others = _answers(state=HONEST | {"upto": 1 << 40}, known={"unknown": [], "gone": [], "other": []})
+    empty = {"buckets": []} if asked == "sums" else {"events": []}
+
+    def reply(question: dict[str, Any]) -> Any:
+        return empty | {"next": question["after"] + 1} if question["ask"] == asked else others(question)
+
+    with pytest.raises(Conflict, match="b has not reported all that it was asked for in 20 answers"):
+        await _verify(sites, says(reply))
 
 
 async def test_answers_that_contradict_each_other_come_to_an_end(sites: MakeSites) -> None:
