@@ -13,6 +13,7 @@ from eventd.log.core.id_merges import merge_ids
 from eventd.log.cursors.dead_letters import recount_dead_letters
 from eventd.log.retention.waiting import RetentionWaits
 from eventd.log.topics.limits import clear_ephemeral
+from eventd.log.topics.write import shorten_windows
 from eventd.node.attempts import Attempts
 from eventd.node.gauges import Gauges
 from eventd.node.retention import Retention
@@ -47,7 +48,7 @@ class Housekeeping:
 
     async def begin(self) -> None:
         """Do the work that must precede serving: count the dead letters of all cursors, remove all ephemeral records,
-        and end all leases and delays of jobs.
+        end all leases and delays of jobs, and windows of idempotency keys that would stand too long.
 
         Queues with durable leases keep theirs. A node for one group only counts, because other nodes may use the same
         database. A process other than the node's first, or one that replaces a process that ended, does nothing of
@@ -60,7 +61,7 @@ class Housekeeping:
         await self._log.database.write(_recount)
         if self._settings.group is not None:
             return
-        await self._log.database.write(_release_leases, self._log.clock.steady())
+        await self._log.database.write(_begin_steady_time, self._log.clock.steady())
         after: int | None = 0
         while after is not None:
             after = await self._log.database.write(clear_ephemeral, after, self._log.clock.now())
@@ -106,6 +107,7 @@ def _recount(conn: Connection) -> None:
     recount_dead_letters(conn)
 
 
-def _release_leases(conn: Connection, steady: int) -> None:
+def _begin_steady_time(conn: Connection, steady: int) -> None:
     lock_head(conn)
     release_leases(conn, steady)
+    shorten_windows(conn, steady)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from eventd.log.core.commit import GROUP_RECORDS, Transaction, TransactionTimes, Turn
 from eventd.log.core.durability import DurabilityCache
 from eventd.log.core.topic_config import TopicConfig
@@ -15,6 +17,7 @@ from eventd.log.core.values import NEVER, NOTHING, AppendResult, Drafts
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.limits import apply_caps, apply_ttl, due_at
 from eventd.log.topics.topics import require_name, require_room
+from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from eventd.text.plural import counted
 
@@ -167,6 +170,19 @@ class Write:
             " keep_until = excluded.keep_until",
             (line.id, self._key, first, last, min(keep_until, NEVER)),
         )
+
+
+def shorten_windows(conn: Connection, steady: int) -> None:
+    """End no window of an idempotency key later than one that begins now; for when a node starts.
+
+    The steady clock restarts with a node, perhaps far behind the earlier one: a key would stand for that long, and a
+    new write with it would be taken for the old one.
+    """
+    live = "SELECT id, config FROM topics WHERE id IN (SELECT topic_id FROM write_keys WHERE keep_until > ?)"
+    for topic_id, config in fetch(conn, live, (steady,)):
+        latest = min(steady + msgspec.json.decode(config)["idempotency_window_ms"] * 1000, NEVER)
+        sql = "UPDATE write_keys SET keep_until = ? WHERE topic_id = ? AND keep_until > ?"
+        execute(conn, sql, (latest, topic_id, latest))
 
 
 def _writers(tx: Transaction, topic_id: int) -> dict[str, Write]:

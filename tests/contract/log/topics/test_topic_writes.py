@@ -20,7 +20,7 @@ from eventd.log.core.values import NOTHING, AppendResult, Drafts
 from eventd.log.retention.evict import RowRetention, delete_old_rows
 from eventd.log.topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from eventd.log.topics.topics import DeleteTopic, count_topics
-from eventd.log.topics.write import Write, WriteResult
+from eventd.log.topics.write import Write, WriteResult, shorten_windows
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection, Database
 from eventd.store.engine.statements import execute, fetch
@@ -102,6 +102,26 @@ class TestKeys:
             assert (await write(log, "q", 1, key="k")).deduped
             clock.advance(1.001)
             assert (await write(log, "q", 1, key="k")).first_seq == 2
+        finally:
+            await log.close()
+
+    async def test_after_a_start_in_1971_a_key_is_remembered_for_its_window_and_no_longer(
+        self, database: Database, clock: ManualClock
+    ) -> None:
+        """A machine without a clock of its own starts so, and the time server sets its clock a moment later."""
+        log = await EventLog.open(database, clock)
+        await write(log, "q", 1, key="k", config=TopicConfig(idempotency_window_ms=1000))
+        await write(log, "long", 1, key="k", config=TopicConfig(idempotency_window_ms=5000))
+        await log.close()
+        begun = ManualClock(400 * 86_400 * SECOND)
+        await database.write(shorten_windows, begun.steady())
+        log = await EventLog.open(database, begun)
+        try:
+            begun.advance(0.999)
+            assert (await write(log, "q", 1, key="k")).deduped
+            begun.advance(0.002)
+            assert (await write(log, "q", 1, key="k")).first_seq == 2
+            assert (await write(log, "long", 1, key="k")).deduped
         finally:
             await log.close()
 
