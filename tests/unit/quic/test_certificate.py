@@ -26,6 +26,14 @@ def test_a_self_signed_certificate_is_made_once_and_kept(tmp_path: Path) -> None
     assert stat.S_IMODE((path.parent / "tls.key").stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("started", [NOW + 2 * 86400 * SECOND, 400 * 86400 * SECOND], ids=["ahead", "in 1971"])
+def test_a_certificate_made_with_a_wrong_clock_is_valid_once_the_clock_is_right(tmp_path: Path, started: int) -> None:
+    """A machine without a clock of its own starts in the past, and the time server sets its clock a moment later."""
+    made, _ = QuicCertificate.kept_in(tmp_path, "n1", started)
+    kept, _ = QuicCertificate.kept_in(tmp_path, "n1", NOW)
+    assert kept.chain == made.chain
+
+
 def test_the_key_is_in_no_text(tmp_path: Path) -> None:
     certificate, _ = QuicCertificate.kept_in(tmp_path, "n1", NOW)
     assert "PRIVATE" not in repr(certificate)
