@@ -175,6 +175,7 @@ class Following:
         self._counts = counts
         self._merging = ConfigMerger()
         self._snapshot: Snapshot | None = None
+        self._merged_at = 0
         self._refreshing = asyncio.Lock()
         self._looks = 0  # the number of merges that were started
         self._seen = 0  # the last of them that had a result
@@ -212,13 +213,17 @@ class Following:
                     return self._snapshot
                 noted = await self._note(merged, now) if merged else None
                 if merged and noted:
-                    self._seen = self._looks
+                    self._seen, self._merged_at = self._looks, now
                     return self._take(merged, noted)
 
     async def _merge(self, now: int) -> MergeResult | None:
-        """Return the result of a merge; None if nothing has changed or ended since the last one."""
+        """Return the result of a merge; None if nothing has changed or ended since the last one.
+
+        If the clock was set back since then, a part that seemed to have expired may not have.
+        """
         known = self._snapshot
-        if known is None or (known.effective.next_change is not None and now >= known.effective.next_change):
+        next_change = None if known is None else known.effective.next_change
+        if known is None or now < self._merged_at or (next_change is not None and now >= next_change):
             return await self._database.read(self._merging.merge, now)
         return await self._database.read(self._merging.merge_unless, now, known.made_of)
 

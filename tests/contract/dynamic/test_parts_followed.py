@@ -103,6 +103,19 @@ async def test_only_another_content_is_another_generation(
 
 
 @on_sqlite
+async def test_a_part_that_expired_while_the_clock_was_ahead_is_in_effect_again_once_the_clock_is_right(
+    database: Database, following: Following, clock: ManualClock
+) -> None:
+    give(database, "r1")
+    first = await following.current()
+    clock.set_wall(NOW + 86_400 * SECOND)
+    assert names(await following.current()) == []
+    clock.set_wall(NOW)
+    again = await following.current()
+    assert (names(again), again.etag) == (["r1"], first.etag)
+
+
+@on_sqlite
 async def test_what_another_event_renews_is_the_same_and_says_which_event(
     database: Database, following: Following, clock: ManualClock
 ) -> None:
