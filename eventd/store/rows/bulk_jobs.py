@@ -27,6 +27,8 @@ MOST_PLANS: Final = 100
 MOST_RESULTS: Final = 40
 """Maximum number of different results of a job."""
 OTHER: Final = "other reasons"
+LONGEST_WAIT: Final = 60_000_000
+"""The longest time that a job waits before its next step, in microseconds."""
 
 
 class JobState(StrEnum):
@@ -194,11 +196,14 @@ def end_job(conn: Connection, job: BulkJob, state: JobState, detail: str, now: i
 
 
 def claim_jobs(conn: Connection, runner: str, now: int, leased_until: int) -> list[BulkJob]:
-    """Lease jobs to the process `runner` and return all that it may run: at most `MOST_RUNNING` run at a time."""
-    unfinished = read_unfinished(conn)
+    """Lease jobs to the process `runner` and return all that it may run: at most `MOST_RUNNING` run at a time.
+
+    A lease or a wait that ends later than one that begins now was stored with a clock that was ahead, and has ended.
+    """
+    unfinished, latest = read_unfinished(conn), now + LONGEST_WAIT
     running = [job for job in unfinished if job.state is JobState.RUNNING]
-    free = [job for job in running if job.runner == runner or job.leased_until <= now]
-    due = [job for job in unfinished if job.state is JobState.WAITING and job.retry_at <= now]
+    free = [job for job in running if job.runner == runner or not now < job.leased_until <= leased_until]
+    due = [job for job in unfinished if job.state is JobState.WAITING and not now < job.retry_at <= latest]
     due.sort(key=lambda job: (job.retry_at, job.number))
     mine = [*free, *due][: MOST_RUNNING - (len(running) - len(free))]
     claimed = [

@@ -29,6 +29,7 @@ from eventd.runtime.backoff import Backoff
 from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.rows.bulk_jobs import (
+    LONGEST_WAIT,
     BulkJob,
     JobState,
     all_states,
@@ -48,7 +49,7 @@ WAIT_SECONDS: Final = 5
 """Seconds before a step is tried again that waits for earlier deliveries."""
 MOST_ATTEMPTS: Final = 10
 """Number of failures of a step in a row after which the job fails."""
-BACKOFF: Final = Backoff(base=1.0, cap=60.0)
+BACKOFF: Final = Backoff(base=1.0, cap=LONGEST_WAIT / SECOND)
 REST: Final = 1.0
 """The rest after a step, as a multiple of its duration: most writers then find the database free."""
 

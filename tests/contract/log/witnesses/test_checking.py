@@ -379,6 +379,13 @@ async def test_a_hint_beyond_the_end_of_a_tree_waits_for_a_day(checked: Checked)
     assert await checked.check(NOW + DAY + LONGEST_WAIT) == (0, 0, 1)
 
 
+async def test_a_pause_that_began_while_the_clock_was_ahead_ends_once_the_clock_is_right(checked: Checked) -> None:
+    tree = GrowingTree().grow(*await checked.get("e1", leaf=1))
+    assert await checked.check(NOW + DAY // 2) == (0, 0, 0)
+    await checked.pull(tree)
+    assert await checked.check(NOW) == (1, 0, 0)
+
+
 async def test_pruned_tiles_refute_nothing(checked: Checked) -> None:
     await checked.get("e1", leaf=1)
     await checked.get("e2", leaf=300)

@@ -377,6 +377,18 @@ async def test_a_step_of_a_process_that_lost_its_lease_changes_nothing(
     assert (await bulk.job(number))["done"] == 2
 
 
+async def test_leases_and_waits_that_began_while_the_clock_was_ahead_end_once_the_clock_is_right(
+    bulk: Bulk, clock: ManualClock
+) -> None:
+    await bulk.park(("x", "bad"))
+    leased, waiting = await bulk.start("drop"), await bulk.start("drop")
+    database, ahead = bulk.ledger.log.database, clock.now() + 2 * 86_400 * SECOND
+    _, job = await database.write(rows.claim_jobs, "killed", ahead, ahead + 30 * SECOND)
+    await database.write(bulk_runner._put_off, replace(job, retry_at=ahead + 5 * SECOND))
+    await bulk.make_runner(alone=False).run_all()
+    assert [(await bulk.job(number))["state"] for number in (leased, waiting)] == ["done", "done"]
+
+
 async def test_only_some_jobs_run_at_a_time(bulk: Bulk, clock: ManualClock) -> None:
     started = [await bulk.start("drop") for _ in range(4)]
     database, now = bulk.ledger.log.database, clock.now()
