@@ -23,6 +23,7 @@ from eventd.runtime.supervisor import Chore
 from eventd.runtime.worker_share import ALL, Share
 from eventd.settings.model import Settings
 from eventd.store.engine.database import Connection
+from eventd.store.rows.actions import shorten_keys
 from eventd.store.rows.leases import release_leases
 
 MERGE_SECONDS = 0.1
@@ -111,3 +112,4 @@ def _begin_steady_time(conn: Connection, steady: int) -> None:
     lock_head(conn)
     release_leases(conn, steady)
     shorten_windows(conn, steady)
+    shorten_keys(conn, steady)

@@ -133,7 +133,8 @@ class Retention:
         await self._delete_older(delete_old_jobs, JOB_AGE, hurries_from)
         await self._delete_older(delete_old_verifications, VERIFICATION_AGE, hurries_from)
         await self._delete_older(delete_old_actions, self._settings.action_retention, hurries_from)
-        await self._delete_older(delete_old_answers, KEY_SECONDS * SECOND, hurries_from)
+        expired = clock.steady() - KEY_SECONDS * SECOND
+        await self._delete_all(lambda conn, size: delete_old_answers(conn, expired, min(size, CHUNK)), hurries_from)
         while unused_marks := await self._log.database.read(read_unused_marks, CHUNK):
             await self._log.database.write(delete_marks, unused_marks)
         while surplus := await self._log.database.read(read_surplus_checkpoints, clock.now(), CHUNK):

@@ -96,19 +96,20 @@ class _ActionWrite(AttachedWrite):
     `is_counted`: the action was counted in the row of an equal one; otherwise `number` is that of its own row.
     """
 
-    def __init__(self, row: ActionRow, repeat: RepeatedRequest | None, *, is_frequent: bool) -> None:
-        """`is_frequent`: see `Route.frequent`."""
+    def __init__(self, row: ActionRow, repeat: RepeatedRequest | None, steady: int, *, is_frequent: bool) -> None:
+        """`steady`: the present time of the steady clock, by which keys expire. `is_frequent`: see `Route.frequent`."""
         super().__init__()
         self.row = row
         self.number = 0
         self.is_counted = False
         self._repeat = repeat
+        self._steady = steady
         self._is_frequent = is_frequent
 
     def begin(self, conn: Connection) -> None:
         lock_head(conn)
         if self._repeat is not None:
-            require_first(conn, self._repeat, self.row.at)
+            require_first(conn, self._repeat, self._steady)
 
     def end(self, conn: Connection) -> None:
         known = find_similar(conn, self.row, self.row.at - ROW_SECONDS * SECOND) if self._is_frequent else None
@@ -118,7 +119,7 @@ class _ActionWrite(AttachedWrite):
         else:
             self.number = add_action(conn, self.row)
         if self._repeat is not None:
-            claim_key(conn, self._repeat, self.row.at)
+            claim_key(conn, self._repeat, self._steady)
 
 
 class ActionRecorder:
@@ -150,7 +151,7 @@ class ActionRecorder:
         if draft.is_dry:
             return await run()
         row = draft.row(self._clock.now(), STARTED if draft.outside else OK)
-        write = _ActionWrite(row, draft.repeat, is_frequent=draft.frequent)
+        write = _ActionWrite(row, draft.repeat, self._clock.steady(), is_frequent=draft.frequent)
         try:
             with attach(write):
                 if draft.outside:

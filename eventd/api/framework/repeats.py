@@ -96,9 +96,9 @@ def _kept(first: FirstAnswer | None) -> KeptAnswer:
     return KeptAnswer(first.status, zlib.decompress(first.answer), is_replayed=True)
 
 
-def require_first(conn: Connection, request: RepeatedRequest, now: int) -> None:
+def require_first(conn: Connection, request: RepeatedRequest, steady: int) -> None:
     """Raise `AlreadyDone` if a request with the same caller and key is stored. The head must be locked."""
-    if read_first(conn, request, now - KEY_SECONDS * SECOND) is not None:
+    if read_first(conn, request, steady - KEY_SECONDS * SECOND) is not None:
         raise AlreadyDone("a request with the same key was done")
 
 
@@ -140,7 +140,7 @@ class Repeats:
     async def _wait_for_first(self, request: RepeatedRequest) -> FirstAnswer | None:
         until = self._clock.monotonic() + WAIT_SECONDS
         while True:
-            after = self._clock.now() - KEY_SECONDS * SECOND
+            after = self._clock.steady() - KEY_SECONDS * SECOND
             first = await self._database.read(read_first, request, after)
             if first is None:
                 return None

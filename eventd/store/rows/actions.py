@@ -161,16 +161,24 @@ class FirstAnswer(NamedTuple):
 
 
 def read_first(conn: Connection, request: RepeatedRequest, after: int) -> FirstAnswer | None:
-    """Return what is stored of the request with the same caller and key, if it came later than `after`; else None."""
+    """Return what is stored of the request with the same caller and key, if it came later than `after`; else None.
+
+    The times of keys are those of the steady clock.
+    """
     sql = "SELECT fingerprint, status, answer FROM action_answers WHERE caller = ? AND key = ? AND at > ?"
     rows = fetch(conn, sql, (request.caller, request.key, after))
     return FirstAnswer(rows[0][0], rows[0][1], None if rows[0][2] is None else bytes(rows[0][2])) if rows else None
 
 
-def claim_key(conn: Connection, request: RepeatedRequest, now: int) -> None:
+def claim_key(conn: Connection, request: RepeatedRequest, steady: int) -> None:
     """Store that the request takes effect in this transaction, instead of an expired one with the same key."""
     execute(conn, "DELETE FROM action_answers WHERE caller = ? AND key = ?", (request.caller, request.key))
-    insert_row(conn, "action_answers", {**request._asdict(), "at": now, "status": 0})
+    insert_row(conn, "action_answers", {**request._asdict(), "at": steady, "status": 0})
+
+
+def shorten_keys(conn: Connection, steady: int) -> None:
+    """Keep no key longer than one that is stored now; for when a node starts, perhaps with a clock that is behind."""
+    execute(conn, "UPDATE action_answers SET at = ? WHERE at > ?", (steady, steady))
 
 
 def keep_answer(conn: Connection, request: RepeatedRequest, status: int, answer: bytes | None) -> None:

@@ -44,7 +44,7 @@ action_answers = sa.Table(
     sa.Column("caller", sa.Text, primary_key=True),  # a hash of the caller's key
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("fingerprint", sa.Text, nullable=False),  # a hash of the operation and its arguments
-    sa.Column("at", Micros, nullable=False),
+    sa.Column("at", Micros, nullable=False),  # by the steady clock
     sa.Column("status", sa.Integer, nullable=False),  # HTTP status; 0: no answer yet
     sa.Column("answer", sa.LargeBinary),  # compressed; NULL: not kept
     sa.Index("action_answers_at", "at"),

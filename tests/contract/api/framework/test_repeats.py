@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from eventd.api.framework import repeats
+from eventd.api.framework.action_callers import ActionCaller
+from eventd.api.framework.recorder import ActionDraft, ActionRecorder
 from eventd.runtime.clock import SECOND
+from eventd.store.engine.database import Database
 from eventd.store.engine.statements import execute
-from eventd.store.rows.actions import KEY_SECONDS
+from eventd.store.rows.actions import KEY_SECONDS, shorten_keys
+from eventd.testing import ManualClock
 from tests.support.acting import OPERATOR, Acted, Operator, operating
 from tests.support.fresh import on_sqlite
 
@@ -81,6 +85,36 @@ async def test_a_key_counts_for_two_minutes(migrated_url: str) -> None:
             lambda conn: execute(conn, "UPDATE action_answers SET at = at - ?", (age,))
         )
         assert (await apply(operator, "k1")).body["changes"][0]["action"] == "unchanged"
+
+
+async def act(database: Database, clock: ManualClock) -> bool:
+    """Execute an action with one key, and return whether it was executed before."""
+    draft = ActionDraft("keys.create", ActionCaller("key", "ci", "", "mark"), "r")
+
+    async def run() -> None: ...
+
+    kept = await ActionRecorder(database, clock).perform_once(draft, "k1", lambda: "", run, is_secret=False)
+    return kept.is_replayed
+
+
+@pytest.mark.parametrize("step", [-86_400, 86_400])
+async def test_a_step_of_the_wall_clock_does_not_change_for_how_long_a_key_counts(
+    database: Database, clock: ManualClock, step: int
+) -> None:
+    assert not await act(database, clock)
+    clock.set_wall(clock.now() + step * SECOND)
+    assert await act(database, clock)
+    clock.advance(KEY_SECONDS)
+    assert not await act(database, clock)
+
+
+async def test_a_key_counts_for_two_minutes_after_a_start_in_1971(database: Database, clock: ManualClock) -> None:
+    assert not await act(database, clock)
+    begun = ManualClock(400 * 86_400 * SECOND)
+    await database.write(shorten_keys, begun.steady())
+    assert await act(database, begun)
+    begun.advance(KEY_SECONDS)
+    assert not await act(database, begun)
 
 
 @on_sqlite
