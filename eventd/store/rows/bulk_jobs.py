@@ -198,11 +198,12 @@ def end_job(conn: Connection, job: BulkJob, state: JobState, detail: str, now: i
 def claim_jobs(conn: Connection, runner: str, now: int, leased_until: int) -> list[BulkJob]:
     """Lease jobs to the process `runner` and return all that it may run: at most `MOST_RUNNING` run at a time.
 
-    A lease or a wait that ends later than one that begins now was stored with a clock that was ahead, and has ended.
+    A lease or a wait that ends much later than any that begins now was stored with a clock that was ahead, and has
+    ended. Not one that ends a little later: another process may have read its clock, or this lock, a moment later.
     """
-    unfinished, latest = read_unfinished(conn), now + LONGEST_WAIT
+    unfinished, latest = read_unfinished(conn), now + 2 * LONGEST_WAIT
     running = [job for job in unfinished if job.state is JobState.RUNNING]
-    free = [job for job in running if job.runner == runner or not now < job.leased_until <= leased_until]
+    free = [job for job in running if job.runner == runner or not now < job.leased_until <= latest]
     due = [job for job in unfinished if job.state is JobState.WAITING and not now < job.retry_at <= latest]
     due.sort(key=lambda job: (job.retry_at, job.number))
     mine = [*free, *due][: MOST_RUNNING - (len(running) - len(free))]

@@ -395,6 +395,7 @@ async def test_only_some_jobs_run_at_a_time(bulk: Bulk, clock: ManualClock) -> N
     claimed = await database.write(rows.claim_jobs, "one", now, now + SECOND)
     assert [job.number for job in claimed] == started[:2]
     assert await database.write(rows.claim_jobs, "two", now, now + SECOND) == []
+    assert await database.write(rows.claim_jobs, "two", now - SECOND, now) == [], "it read its clock before the other"
 
 
 async def test_unfinished_jobs_finished_jobs_and_plans_are_bounded(
