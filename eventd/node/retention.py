@@ -38,7 +38,7 @@ from eventd.store.parts.parts import delete_old_parts
 from eventd.store.rows.actions import KEY_SECONDS, delete_old_actions, delete_old_answers
 from eventd.store.rows.bulk_jobs import delete_old_jobs
 from eventd.store.rows.callback_attempts import delete_old_attempts
-from eventd.store.rows.console_sessions import IDLE, delete_ended_sessions
+from eventd.store.rows.console_sessions import delete_ended_sessions
 from eventd.store.rows.links import delete_links, stale_links
 from eventd.store.rows.registry import read_resources
 from eventd.store.rows.returned_events import delete_marks, read_unused_marks
@@ -143,7 +143,7 @@ class Retention:
             await self._prune_tiles(group)
         while await self._log.database.write(delete_dropped):
             pass
-        await self._log.database.write(delete_ended_sessions, clock.now(), clock.now() - IDLE)
+        await self._log.database.write(delete_ended_sessions, clock.now())
         if await self._log.database.read(has_passed):
             await self._log.database.write(_drop_passed)
         await self._delete_tokens()

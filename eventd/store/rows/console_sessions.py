@@ -65,8 +65,11 @@ def find_session(conn: Connection, digest: str) -> SessionRow | None:
 
 
 def is_valid(row: SessionRow | None, now: int) -> bool:
-    """Return whether a session has not ended, apart from its key."""
-    return row is not None and now < row.expires_at and now - row.used_at < IDLE
+    """Return whether a session has not ended, apart from its key.
+
+    One that was used in the future, when the clock was ahead, would last for that much longer, so it has ended.
+    """
+    return row is not None and now < row.expires_at and abs(now - row.used_at) < IDLE
 
 
 def read_sessions(conn: Connection) -> list[SessionRow]:
@@ -88,7 +91,7 @@ def end_sessions(conn: Connection, digest_prefix: str) -> int:
     return len(found)
 
 
-def delete_ended_sessions(conn: Connection, now: int, idle_since: int) -> int:
-    """Delete the sessions that have expired, or were not used since `idle_since`; return their number."""
-    sql = "DELETE FROM console_sessions WHERE expires_at <= ? OR used_at <= ?"
-    return execute(conn, sql, (now, idle_since))
+def delete_ended_sessions(conn: Connection, now: int) -> int:
+    """Delete the sessions that are no longer valid, apart from their keys; return their number."""
+    sql = "DELETE FROM console_sessions WHERE expires_at <= ? OR used_at <= ? OR used_at >= ?"
+    return execute(conn, sql, (now, now - IDLE, now + IDLE))

@@ -200,6 +200,8 @@ async def test_sessions_of_the_console_are_deleted_once_they_have_ended(
     for row in (session, session._replace(digest="b" * 64, used_at=now + SECOND)):
         await database.write(create_session, row)
     await database.write(create_session, session._replace(digest="c" * 64, expires_at=now + SECOND))
+    ahead = now + 2 * DAY  # so the clock was then, and was corrected
+    await database.write(create_session, session._replace(digest="d" * 64, used_at=ahead, expires_at=ahead + DAY))
     for seconds, left in ((0, "bac"), (1, "ba"), (IDLE / SECOND - 1, "b"), (1, "")):
         clock.advance(seconds)
         async with pruning(log, settings, []):

@@ -42,6 +42,7 @@ async def test_only_sessions_that_have_not_ended_are_listed(log: EventLog) -> No
     await begin(log, "b", expires_at=NOW)
     await begin(log, "c", used_at=NOW - IDLE)
     await begin(log, "d", created_at=NOW - SECOND)
+    await begin(log, "e", used_at=NOW + IDLE)  # when the clock was ahead
     assert await ids(log) == "ad"
     (first, _) = (await ask(log, "list"))["sessions"]
     assert first["who"].startswith("settings key ")
