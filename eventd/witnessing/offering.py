@@ -211,7 +211,8 @@ class Offering:
             ours.metrics.history_cosigned(ours.config().name, node, STALE)
             return False
         now = ours.log.clock.now()
-        since = max(self._told_upto, now - 3600 * SECOND)
+        told = self._told_upto if self._told_upto <= now else 0  # in the future: the clock was ahead
+        since = max(told, now - 3600 * SECOND)
         news = await ours.log.database.read(read_news, ours.topic_id, since, node, MOST_NOTES)
         notes = [due.previous] if due.previous else []
         question = ask_witness(due.offer, fit_notes([*notes, *(tree.note for tree in news)]))

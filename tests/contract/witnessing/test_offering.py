@@ -25,6 +25,7 @@ from eventd.log.witnesses.keys import read_keys
 from eventd.log.witnesses.offers import OfferFrom
 from eventd.resources.group_configuration import GroupConfig, group_of
 from eventd.resources.kinds.event_group import EventGroupSpec
+from eventd.runtime.clock import SECOND
 from eventd.runtime.log_pause import MOST_REASONS
 from eventd.store.engine.statements import execute
 from eventd.testing import NOW, ManualClock
@@ -212,6 +213,23 @@ async def test_the_first_offer_of_a_tree_has_the_last_note_of_the_one_before(
         await offered.step()
     first, second = (one for one in peer.asked if isinstance(one, WitnessQuestion))
     assert (first.notes, second.notes) == ((before.note,), ())
+
+
+@on_sqlite
+async def test_trees_of_others_that_are_witnessed_after_the_clock_was_ahead_are_shown_once_it_is_right(
+    offered: Offered, peer: ScriptedPeer, log: EventLog, clock: ManualClock
+) -> None:
+    right = clock.now()
+    for node, wall in (("c", right + 2 * 86_400 * SECOND), ("d", right)):
+        clock.set_wall(wall)
+        offer = OfferFrom(offered.topic, "g", node, KeySource.SHARED, {}, ("b",), tree_of(node))
+        await log.database.write(decide, offer, clock.now())
+        await emit(log, offered.topic, f"y{node}")
+        await signed(log, offered.topic)
+        await offered.step()
+        asked = peer.asked[-1]
+        assert isinstance(asked, WitnessQuestion)
+        assert GrowingTree(node=node).note().encode().decode() in asked.notes
 
 
 @on_sqlite
