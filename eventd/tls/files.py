@@ -208,10 +208,12 @@ class Reloaded(Generic[T]):
         return self._value
 
     def refresh(self, *, force: bool = False) -> bool:
-        """Make the value again if a file has changed, or if `force`. Returns whether changed files were taken over."""
+        """Make the value again if a file has changed, if `force`, or if the files could not be used when they were read
+        last: perhaps the clock was wrong then. Returns whether such files were taken over.
+        """
         with self._lock:
             stamps = self._read_stamps()
-            has_changed = stamps != self._stamps
+            has_changed = stamps != self._stamps or bool(self.trouble)
             if not has_changed and not force:
                 return False
             self._stamps = stamps  # of before the files are read: a change during that is noticed next time

@@ -147,6 +147,23 @@ def test_an_unchanged_file_is_no_news(ca: Authority) -> None:
     assert tls.refresh()
 
 
+@pytest.mark.parametrize("wrong", [-365 * DAY, 365 * DAY], ids=["behind", "ahead"])
+def test_files_that_were_renewed_while_the_clock_was_wrong_are_used_once_it_is_right(
+    ca: Authority, wrong: datetime.timedelta
+) -> None:
+    clock, files = [now()], ca.issue("site")
+    tls = ServerTls(ServerTlsConfig(str(files.cert), str(files.key)), None, lambda: clock[0])
+    before = tls.value
+    ca.issue("site")
+    clock[0] += wrong // datetime.timedelta(microseconds=1)
+    assert not tls.refresh()
+    assert (tls.present, bool(tls.trouble)) == (before, True)
+    clock[0] = now()
+    assert tls.refresh()
+    assert (tls.present != before, tls.trouble) == (True, "")
+    assert not tls.refresh()
+
+
 def resume(tls: ServerTls, client: ssl.SSLContext, session: ssl.SSLSession | None, time_: int) -> ssl.SSLSession | None:
     """Connect with TLS 1.2 at this time, and return the session; raise `HandshakeFailed` if the server refuses."""
     arrived, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
