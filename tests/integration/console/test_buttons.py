@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from html import unescape
 from pathlib import Path
@@ -13,6 +14,7 @@ import aiohttp
 import pytest
 
 from eventd.console.pages.table import ACTIONS, PAGES, PageRoute, find_page
+from eventd.runtime.clock import SECOND
 from eventd.store.engine.database import Connection
 from eventd.store.engine.statements import execute, fetch
 from eventd.testing import NOW, until
@@ -84,7 +86,7 @@ def _park(conn: Connection) -> None:
 def _run_elsewhere(conn: Connection) -> None:
     """Turn the planned job into one that another process does and does not end."""
     sql = "UPDATE bulk_jobs SET state = 'running', started_at = ?, runner = 'another', leased_until = ?"
-    execute(conn, sql, (NOW, 1 << 60))
+    execute(conn, sql, (NOW, time.time_ns() // 1000 + 100 * SECOND))
 
 
 async def fill_topics(one: Browser) -> None:
