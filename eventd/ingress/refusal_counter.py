@@ -14,6 +14,7 @@ from eventd.ingress.claimed_sender import UNDECLARED, ClaimedSender
 from eventd.log.core.eventlog import EventLog
 from eventd.log.delivery.refused_requests import RefusedRequests, StoreRefusals
 from eventd.runtime.clock import Clock
+from eventd.runtime.log_pause import LogPause
 
 LOOK_SECONDS: Final = 5.0
 """Seconds between two writes of the counts that are due; the first refusal of a kind is written within this time."""
@@ -44,6 +45,7 @@ class RefusalCounter:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._pause = LogPause(clock.monotonic)
         self._seen: dict[_Kind, _Refusals] = {}
         self._written: dict[_Kind, float] = {}  # the time of the last row by kind, newest last
 
@@ -65,7 +67,7 @@ class RefusalCounter:
     async def write(self, log: EventLog, *, ends: bool = False) -> None:
         """Write the counts of kinds without a row in the last minute; all counts if the process `ends`.
 
-        A failure is logged, and the counts are kept for the next write.
+        A failure is logged once a minute, and the counts are kept for the next write.
         """
         now = self._clock.monotonic()
         self._written = {kind: at for kind, at in self._written.items() if now - at < ROW_SECONDS}
@@ -78,7 +80,8 @@ class RefusalCounter:
             await log.submit(StoreRefusals([RefusedRequests(*kind, *seen) for kind, seen in due.items()]))
         except EventdError as error:
             self._take_back(due)
-            logger.warning("storing refusals failed", extra={"error": str(error)})
+            if self._pause.is_over_for(str(error)):
+                logger.warning("storing refusals failed", extra={"error": str(error)})
         else:
             self._written |= dict.fromkeys(due, now)
 

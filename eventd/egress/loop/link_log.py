@@ -28,18 +28,24 @@ class LinkLog:
         self.reason = ""
         """Why the link is not running; empty while it is."""
         self._state = LinkState.RUNNING
+        self._logged = (LinkState.RUNNING, "")  # the state and reason that the last line names
         self._logger = logger
         self._about = about
         self._monotonic = monotonic
         self._pause = LogPause(monotonic)
 
     def note(self, state: LinkState, reason: str = "", error: str = "") -> None:
-        """Note that the link has this state, and log it if the state or the reason is new."""
+        """Note that the link has this state, and log it unless the last line names the same state and reason.
+
+        A state whose line was left out is logged with a later attempt: the log must not end with a state that is over.
+        """
         if state is LinkState.RUNNING and self._state is not state:
             self._logger.info(EVENTS[state], extra=self._about)
             self._pause = LogPause(self._monotonic)
-        elif (state, reason) != (self._state, self.reason) and self._pause.is_over(f"{state} {reason}"):
+            self._logged = (state, "")
+        elif (state, reason) != self._logged and self._pause.is_over(f"{state} {reason}"):
             self._logger.warning(EVENTS[state], extra={**self._about, "reason": reason, "error": error})
+            self._logged = (state, reason)
         self._state, self.reason = state, reason
 
 

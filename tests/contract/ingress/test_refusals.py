@@ -84,6 +84,22 @@ async def test_what_could_not_be_written_is_written_later(
     assert await log.database.read(fetch, SQL) == [("g", "", "", "x", 2, NOW, NOW)]
 
 
+async def test_a_full_disk_is_logged_once_a_minute_however_often_the_counts_are_tried(
+    log: EventLog, clock: ManualClock, tally: RefusalCounter, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Full:
+        async def submit(self, _unit: object) -> None:
+            raise EventdError("the disk is full")
+
+    tally.note("g", "x", NO_SENDER)
+    for _ in range(2 * round(ROW_SECONDS / LOOK_SECONDS)):
+        await tally.write(Full())  # type: ignore[arg-type]
+        clock.advance(LOOK_SECONDS)
+    assert caplog.messages == ["storing refusals failed"] * 2
+    await tally.write(log)
+    assert [row[4] for row in await log.database.read(fetch, SQL)] == [1]
+
+
 async def test_who_is_named_makes_no_kind_when_there_are_too_many(
     log: EventLog, clock: ManualClock, tally: RefusalCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eventd.observe.metrics import Metrics
+from eventd.runtime.log_pause import MOST_REASONS
 from eventd.runtime.supervisor import AGAIN, STEADY_SECONDS, Failure, Supervisor
 from eventd.testing import ManualClock, give_turns, until
 
@@ -112,6 +113,24 @@ async def test_a_failure_that_repeats_is_logged_once_a_minute_and_counted_each_t
         clock.advance(clock.waits[0])
     told = [(type(line.exc_info[1]), vars(line)["attempts"]) for line in caplog.records if line.exc_info]
     assert told == [(OSError, 1), (ValueError, 3), (OSError, 11)], "81 s after the first"
+
+
+async def test_no_failure_is_hidden_by_another_that_repeats(
+    supervisor: Supervisor, clock: ManualClock, counted: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Reasons share pauses: a failure of another kind has a line of its own, whatever its text is."""
+
+    async def chore(defect: int) -> None:
+        raise OSError("disk full") if len(counted) % 2 == 0 else ValueError(defect)
+
+    for defect in range(4 * MOST_REASONS):  # the texts of some of them share the pause of the full disk
+        supervisor.keep(lambda defect=defect: chore(defect), f"history {defect}")  # type: ignore[misc]
+        await until(lambda defect=defect: len(counted) == 2 * defect + 1 and clock.waits)  # type: ignore[misc]
+        clock.advance(AGAIN.base)
+        await until(lambda defect=defect: len(counted) == 2 * defect + 2 and clock.waits)  # type: ignore[misc]
+        of_task = [line for line in caplog.records if vars(line)["task"] == f"history {defect}" and line.exc_info]
+        assert [type(line.exc_info[1]) for line in of_task if line.exc_info] == [OSError, ValueError], defect
+        await supervisor.stop()
 
 
 async def test_a_wait_that_is_cancelled_from_elsewhere_ends_no_task_that_must_live(

@@ -48,3 +48,15 @@ def test_two_causes_that_alternate_are_logged_once_a_minute_each(caplog: pytest.
     link.note(LinkState.RUNNING)
     assert caplog.messages[-1] == "link recovered"
     assert attempts(2) == both, "what fails after it has recovered is new"
+
+
+def test_the_last_line_of_a_link_that_stays_in_a_state_names_that_state(caplog: pytest.LogCaptureFixture) -> None:
+    """Its peer is down; for one attempt, the database could not record that."""
+    clock = ManualClock()
+    link = LinkLog(logging.getLogger("eventd.egress"), ABOUT, clock.monotonic)
+    link.note(LinkState.BACKING_OFF, "unreachable", "cannot connect")
+    link.note(LinkState.FAILED, "database", "disk full")
+    for _ in range(120):
+        link.note(LinkState.BACKING_OFF, "unreachable", "cannot connect")
+        clock.advance(1)
+    assert caplog.messages == ["link backing off", "link failed", "link backing off"]
