@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from hashlib import sha256
+from typing import Final
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -17,6 +18,10 @@ from cryptography.hazmat.primitives.serialization import (
 from federation.errors import BadKey
 from federation.weak_keys import is_weak
 
+UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm, InternalError)
+"""What the library raises for a text that it cannot read as a key: InternalError if OpenSSL refuses what the library
+took for valid, such as a key of X448 with too few bytes."""
+
 
 def read_private(id: str, material: str | bytes) -> Ed25519PrivateKey:
     """Return the private part of a key. Raises BadKey."""
@@ -25,7 +30,7 @@ def read_private(id: str, material: str | bytes) -> Ed25519PrivateKey:
         if b"-----BEGIN" not in text:
             return Ed25519PrivateKey.from_private_bytes(_raw(text))
         key = load_pem_private_key(text.strip(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise BadKey(
             f"the private part of key {id!r} is not an unencrypted Ed25519 key, as PEM or 32 bytes in base64"
         ) from None
@@ -42,7 +47,7 @@ def read_public(id: str, material: str | bytes) -> Ed25519PublicKey:
             key: object = Ed25519PublicKey.from_public_bytes(_raw(text))
         else:
             key = load_pem_public_key(text.strip())
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise BadKey(f"the public part of key {id!r} is not an Ed25519 key, as PEM or 32 bytes in base64") from None
     if not isinstance(key, Ed25519PublicKey):
         raise BadKey(f"the public part of key {id!r} is of another kind than Ed25519")

@@ -127,10 +127,10 @@ class Member:
                 each.process.start()
 
     def share_history_key(self) -> None:
-        """Give the key of the node's history to the one that stands by, as its operator does."""
-        first, *others = self.instances
-        for each in others:
-            shutil.copy(first.data / "history.key", each.data / "history.key")
+        """Give the key of the node's history to the one that stands by, as its operator does: either may serve."""
+        for each in self.instances:
+            if each is not self.running:
+                shutil.copy(self.running.data / "history.key", each.data / "history.key")
 
     def kill(self) -> None:
         """Kill every process of the node."""

@@ -187,13 +187,14 @@ def read_signing_key(got: KeyContent) -> TokenSigners:
     """Return the key in a file. Raises ValueError, whose text shows nothing of the key."""
     if rights := rights_of_others(got.mode):
         raise ValueError(f"every user of this machine may {rights} the file: run chmod o= on it")
-    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+    from federation.ed25519 import UNREADABLE
+
     try:
         key = load_pem_private_key(got.content, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise ValueError("the file is not a private key as PEM without a password") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise ValueError("the key is not an Ed25519 key")

@@ -25,6 +25,10 @@ PUBLIC_PEM = PUBLIC.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
 FOREIGN = generate_private_key(SECP256R1())
 FOREIGN_PEM = FOREIGN.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 FOREIGN_PUBLIC_PEM = FOREIGN.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+_OF_X448 = bytes.fromhex("302e020100300506032b656f04220420")  # and the 32 bytes of an Ed25519 key, not its own 56
+SHORT_X448_PEM = (
+    b"-----BEGIN PRIVATE KEY-----\n" + b64encode(_OF_X448 + bytes(range(32))) + b"\n-----END PRIVATE KEY-----\n"
+)
 
 
 def test_secret_is_the_text_without_its_edges() -> None:
@@ -68,6 +72,7 @@ def test_key_pair_in_every_form(private: str | bytes, public: str | bytes | None
         ({"private": "no base64!"}, "not an unencrypted Ed25519 key"),
         ({"private": "AAAA"}, "not an unencrypted Ed25519 key"),
         ({"private": PUBLIC_PEM}, "not an unencrypted Ed25519 key"),
+        ({"private": SHORT_X448_PEM}, "not an unencrypted Ed25519 key"),
         ({"private": FOREIGN_PEM}, "of another kind than Ed25519"),
         ({"public": FOREIGN_PUBLIC_PEM}, "of another kind than Ed25519"),
         ({"public": PRIVATE_PEM}, "public part of key 'e' is not an Ed25519 key"),
