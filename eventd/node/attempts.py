@@ -27,9 +27,9 @@ class Attempts:
             await work
             return True
         except EventdError as error:
-            if self._pause.is_over_for(f"{job} {error}"):
+            if self._pause.is_over_for(str(error), job):
                 logger.warning("housekeeping failed", extra={"job": job, "error": str(error)})
         except Exception as error:  # a defect here must not end a node that works
-            if self._pause.is_over_for(f"{job} {error!r}"):
+            if self._pause.is_over_for(repr(error), job):
                 logger.exception("housekeeping failed", extra={"job": job})
         return False

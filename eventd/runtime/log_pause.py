@@ -18,6 +18,7 @@ class LogPause:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._logged: dict[str, float] = {}
+        self._reasons: dict[str, dict[int, float]] = {}  # by kind, when each reason, by its checksum, was logged
 
     def is_over(self, kind: str = "") -> bool:
         """Return whether a line of this kind may be logged now; if so, its pause begins."""
@@ -28,12 +29,17 @@ class LogPause:
         return True
 
     def is_over_for(self, reason: str, kind: str = "") -> bool:
-        """Return whether a line of this kind and reason may be logged now: each reason has a pause, which it may share
-        with others.
+        """Return whether a line of this kind and reason may be logged now: each reason has a pause of its own.
 
-        Reasons may be many, as clients choose them: the pauses are `MOST_REASONS`.
+        Reasons may be many, as clients choose them: a kind has `MOST_REASONS` lines in a pause.
         """
-        return self.is_over(f"{kind} {zlib.crc32(reason.encode()) % MOST_REASONS}")
+        now, named = self._monotonic(), zlib.crc32(reason.encode())
+        known = {each: at for each, at in self._reasons.get(kind, {}).items() if now - at < LOG_SECONDS}
+        self._reasons[kind] = known
+        if named in known or len(known) >= MOST_REASONS:
+            return False
+        known[named] = now
+        return True
 
 
 class PausedCount:

@@ -119,8 +119,7 @@ class Supervisor:
 
     def _report(self, failure: Failure, name: str, error: BaseException, **more: float) -> None:
         self._count(failure)
-        kind = f"{name} {type(error).__qualname__}"  # reasons may share a pause: one type never hides another
-        if failure is Failure.RESTARTED and not self._pause.is_over_for(repr(error), kind):
+        if failure is Failure.RESTARTED and not self._pause.is_over_for(repr(error), name):
             return
         logger.error("task failed", exc_info=error, extra={"task": name, "outcome": failure.value, **more})
 
